@@ -1,0 +1,48 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test check format bench clean
+
+help: ## list the targets
+	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(READY) ## create .venv and install undrift with everything it needs
+
+# The build tools come first and the build is not isolated, so that constraints.txt rules them too.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "undrift needs Python >= 3.11, but '$(PYTHON) --version' says: $$($(PYTHON) --version 2>&1 | tail -n 1); try make PYTHON=python3.11" >&2; exit 1; }
+	@echo "creating .venv and installing (about 2 minutes) ..."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@$(BIN)/pip install -qq -c constraints.txt hatchling editables
+	@$(BIN)/pip install -qq -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## compare the optimisers on a small problem and write demo-report
+	@$(BIN)/undrift demo --out demo-report
+
+test: $(READY) ## run the tests, in parallel
+	$(BIN)/pytest -n auto --maxprocesses 8
+
+check: $(READY) ## check the format, the lint rules and the types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict
+
+format: $(READY) ## repair what the linter can repair, then format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## run the benchmarks and print their tables
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove caches, builds and the demo's report; .venv and runs stay
+	@rm -rf build dist demo-report .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,25 @@
+"""The algorithms, one file each."""
+
+from undrift.algorithms.adabest import AdaBest
+from undrift.algorithms.fedavg import FedAvg
+from undrift.algorithms.feddyn import FedDyn
+from undrift.algorithms.fedgbo import FedGBO
+from undrift.algorithms.fednova import FedNova
+from undrift.algorithms.fedprox import FedProx
+from undrift.algorithms.mfl import MFL
+from undrift.algorithms.mime import Mime, MimeLite
+from undrift.algorithms.scaffold import Scaffold, ScaffoldM
+
+__all__ = [
+    "MFL",
+    "AdaBest",
+    "FedAvg",
+    "FedDyn",
+    "FedGBO",
+    "FedNova",
+    "FedProx",
+    "Mime",
+    "MimeLite",
+    "Scaffold",
+    "ScaffoldM",
+]

@@ -1,0 +1,74 @@
+"""FedDyn: dynamic regularisation."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+from undrift.core import (
+    Algorithm,
+    ClientFacts,
+    Gradient,
+    RoundFacts,
+    Struct,
+    Vector,
+    Weights,
+    choice,
+    flag,
+    real,
+)
+
+
+@dataclass(frozen=True)
+class FedDyn(Algorithm):
+    """Clients remember their summed updates a_i and correct their gradients by h_i = mu_i a_i.
+
+    mu   strength of the correction           a_i   client's sum of its own updates g_i
+    h    server's mean of all a_i             prox  factor of the pull to x (fedsim has 1/2)
+
+    `scale="oracle"` weakens mu for large clients, mu_i = mu n̄/n_i, with n̄ over all registered
+    clients; it is "none" where all have the same number of samples. With `h_raw`, FedGLAD does not
+    rescale what enters h.
+
+    Cost: n kept by the server and by each client; n down, n up.
+    Deviations: a_i is kept unscaled, so that mu_i may change between rounds.
+    Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021.
+    """
+
+    mu: float = real(0.02, ge=0)
+    _: KW_ONLY
+    prox: float = real(1.0, ge=0)
+    scale: str = choice("oracle", "none")
+    h_raw: bool = flag(False)
+    weights: Weights = choice("uniform", "samples")
+
+    deploys = "aggregate"
+
+    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
+        return super().init_server(x, groups) | Struct(h=0 * x)
+
+    def init_client(self, x: Vector) -> Struct:
+        return Struct(a=0 * x)
+
+    def strength(self, c: ClientFacts) -> float:
+        """mu_i."""
+        return self.mu * c.n_mean / c.n if self.scale == "oracle" else self.mu
+
+    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+        return Struct(y=down.x, h=self.strength(c) * me.a)  # h_i = μ_i a_i
+
+    def direction(
+        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
+    ) -> Vector:
+        pull = self.prox * self.strength(c)
+        return grad(local.y) - local.h + pull * (local.y - down.x)
+
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
+    ) -> tuple[Struct, Struct]:
+        delta = down.x - local.y
+        return Struct(delta=delta), Struct(a=me.a + delta)  # a_i ← a_i + g_i
+
+    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
+        new = mean.raw if self.h_raw else mean.delta
+        h = s.h + (r.cohort / r.population) * new  # hᵗ = hᵗ⁻¹ + (p/N) ḡᵗ
+        return mean.delta + h, Struct(xbar=s.x - mean.delta, h=h)  # θᵗ = θ̄ᵗ − hᵗ

@@ -1,0 +1,78 @@
+"""Local work: how many steps a client takes, of what size, on which of its samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from undrift.config import Config, choice, real, whole
+from undrift.rng import stream
+
+Batch = np.ndarray
+"""Positions among a client's own samples."""
+
+
+@dataclass(frozen=True)
+class Local(Config):
+    """What a client does in a round.
+
+    lr, lr_decay   step size eta_t = lr * lr_decay^(t-1)
+    weight_decay   coupled L2, part of every gradient
+    batch_size     samples in a mini-batch
+    epochs, steps  amount of work: passes over the data (0.1 is a tenth of one), or a number of
+                   steps for every client; give one of them
+    batching       where batches come from:
+                   "bootstrap"  shuffle every epoch, fill the last batch up with random samples
+                                of the client (AdaBest)
+                   "wrap"       shuffle every epoch and read on into the next one (FedGBO)
+                   "drop"       shuffle every epoch, leave out a smaller last batch (FedGLAD)
+                   "keep"       shuffle every epoch, the last batch may be smaller
+                   "full"       all samples in every batch
+    """
+
+    _: KW_ONLY
+    lr: float = real(0.1, gt=0)
+    lr_decay: float = real(1.0, gt=0, le=1)
+    weight_decay: float = real(0.0, ge=0)
+    batch_size: int = whole(32, ge=1)
+    epochs: float | None = real(None, gt=0, optional=True)
+    steps: int | None = whole(None, ge=1, optional=True)
+    batching: str = choice("bootstrap", "wrap", "drop", "keep", "full")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs is not None and self.steps is not None:
+            self.refuse("give epochs or steps, not both", epochs=self.epochs, steps=self.steps)
+
+    def lr_at(self, t: int) -> float:
+        """The step size of round t."""
+        return self.lr * self.lr_decay ** (t - 1)
+
+    def plan(self, seed: int, t: int, client: int, n: int) -> list[Batch]:
+        """The mini-batches of a client with n samples in round t, one array a local step."""
+        if self.batching == "full":
+            return [np.arange(n)] * self.count(1)
+        rng = stream(seed, "batches", t, client)
+        size = (
+            self.batch_size if self.batching in ("bootstrap", "wrap") else min(self.batch_size, n)
+        )
+        per_epoch = n // size if self.batching == "drop" else math.ceil(n / size)
+        count = self.count(per_epoch)
+        if self.batching == "wrap":
+            passes = [rng.permutation(n) for _ in range(math.ceil(count * size / n))]
+            return np.split(np.concatenate(passes)[: count * size], count)
+        batches: list[Batch] = []
+        while len(batches) < count:
+            order = rng.permutation(n)
+            if self.batching == "bootstrap" and n % size:
+                order = np.concatenate([order, rng.integers(n, size=size - n % size)])
+            batches += [order[k * size : (k + 1) * size] for k in range(per_epoch)]
+        return batches[:count]
+
+    def count(self, per_epoch: int) -> int:
+        """Local steps, given the batches in one epoch."""
+        if self.steps is not None:
+            return self.steps
+        return max(1, round((1.0 if self.epochs is None else self.epochs) * per_epoch))

@@ -1,0 +1,251 @@
+"""Frozen, checked values that print as the text which makes them.
+
+Algorithms, optimisers, samplers and partitions are `Config`s: dataclasses whose constructor checks
+every field, and whose `repr` can be given back to `undrift.parse`.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+
+class UndriftError(ValueError):
+    """A mistake in what the user asked for. The message says what, where, the value and the fix."""
+
+
+Check = Callable[[Any], Any]
+"""Returns the value, converted if need be; raises ValueError with what it must be."""
+
+
+def real(
+    default: Any = dataclasses.MISSING,
+    *,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    optional: bool = False,
+) -> Any:
+    """A float field inside a range; an int is taken as a float."""
+
+    def check(value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or math.isnan(value) or not _inside(value, ge, gt, le, lt):
+            raise ValueError(f"must be a number{_range(ge, gt, le, lt)}")
+        return float(value)
+
+    return _field(default, _or_none(check) if optional else check)
+
+
+def whole(
+    default: Any = dataclasses.MISSING, *, ge: int | None = None, optional: bool = False
+) -> Any:
+    """An int field with a lower bound."""
+
+    def check(value: Any) -> Any:
+        number = isinstance(value, int) and not isinstance(value, bool)
+        if not number or not _inside(value, ge, None, None, None):
+            raise ValueError(f"must be a whole number{_range(ge, None, None, None)}")
+        return value
+
+    return _field(default, _or_none(check) if optional else check)
+
+
+def choice(default: str, *others: str) -> Any:
+    """A string field with a fixed list of values, the first of which is the default."""
+    options = (default, *others)
+
+    def check(value: Any) -> Any:
+        if value not in options:
+            raise ValueError(f"must be one of {', '.join(map(repr, options))}")
+        return value
+
+    return _field(default, check)
+
+
+def flag(default: bool) -> Any:
+    """A field that is True or False."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, bool):
+            raise ValueError("must be True or False")
+        return value
+
+    return _field(default, check)
+
+
+def member(kind: type[Any], default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
+    """A field that holds another `Config` of the given kind."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise ValueError(f"must be {article} {kind.__name__}")
+        return value
+
+    return _field(default, _or_none(check) if optional else check)
+
+
+class Config:
+    """Base of all checked values; subclass it as a frozen dataclass.
+
+    Positional fields are always shown by `repr`; keyword-only fields are options and are shown only
+    where they differ from their default.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__repr__ = Config.__repr__  # type: ignore[method-assign]  # keeps @dataclass from adding its own
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            check: Check | None = field.metadata.get("check")
+            if check is not None:
+                value = getattr(self, field.name)
+                try:
+                    object.__setattr__(self, field.name, check(value))
+                except ValueError as error:
+                    self.refuse(f"{field.name} {error}", **{field.name: value})
+
+    def refuse(self, reason: str, **shown: Any) -> None:
+        """Raise the error for a bad combination of fields, naming those that matter."""
+        fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        raise UndriftError(f"{type(self).__name__}({fields}): {reason}")
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if not field.kw_only:
+                bare = isinstance(value, Config)
+                shown.append(repr(value) if bare else f"{field.name}={value!r}")
+            elif value != field.default:
+                shown.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+T = TypeVar("T")
+
+
+def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorithm") -> T:
+    """Make the object that `text` names: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`.
+
+    The text is read as a syntax tree of calls and literals; nothing in it is ever executed.
+    Names are those of `names`, in any case; `a+b+c` is a(b(c)), `a(x=1)+b` is a(b, x=1).
+    """
+    lowered = {name.lower(): make for name, make in names.items()}
+
+    def build(node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name):
+                return find(name)()
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(
+                keyword.arg for keyword in keywords
+            ):
+                return call(name, [build(arg) for arg in args], keywords)
+            case ast.BinOp(op=ast.Add()):
+                *parts, core = chain(node)
+                return functools.reduce(
+                    lambda inner, outer: wrap(outer, inner), parts[::-1], build(core)
+                )
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            shown = ast.unparse(node)
+            raise UndriftError(f"{text!r}: {shown!r} is neither a name nor a plain value") from None
+
+    def chain(node: ast.expr) -> list[ast.expr]:
+        match node:
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return [*chain(left), *chain(right)]
+        return [node]
+
+    def wrap(outer: ast.expr, inner: Any) -> Any:
+        match outer:
+            case ast.Name(id=name):
+                return call(name, [inner], [])
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+                return call(name, [inner, *map(build, args)], keywords)
+        raise UndriftError(f"{text!r}: {ast.unparse(outer)!r} cannot stand before a '+'")
+
+    def find(name: str) -> Callable[..., Any]:
+        if name.lower() not in lowered:
+            raise UndriftError(unknown(kind, name, names))
+        return lowered[name.lower()]
+
+    def call(name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
+        make = find(name)
+        given = {keyword.arg: build(keyword.value) for keyword in keywords if keyword.arg}
+        try:
+            return make(*args, **given)
+        except TypeError as error:
+            known = list(inspect.signature(make).parameters)
+            wrong = [key for key in given if key not in known]
+            if wrong:
+                hint = unknown("parameter", wrong[0], known)
+                raise UndriftError(f"{_name(make)}({wrong[0]}=...): {hint}") from None
+            raise UndriftError(f"{_name(make)}: {error}") from None
+
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UndriftError(
+            f"{text!r} is not a valid {kind}; write it like Name(parameter=value)"
+        ) from None
+    built = build(tree)
+    if not isinstance(built, Config):
+        raise UndriftError(f"{text!r} is a plain value, not a {kind}")
+    return built  # type: ignore[return-value]
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that does not exist: the nearest one, and the list."""
+    options = sorted(known)
+    folded = {option.lower(): option for option in options}
+    near = difflib.get_close_matches(name.lower(), list(folded), n=1)
+    guess = f"did you mean {folded[near[0]]!r}? " if near else ""
+    return f"no {kind} is called {name!r}; {guess}known: {', '.join(options)}"
+
+
+def _name(make: Callable[..., Any]) -> str:
+    return getattr(make, "__name__", str(make))
+
+
+def _field(default: Any, check: Check) -> Any:
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+def _or_none(check: Check) -> Check:
+    def checked(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return check(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or None") from None
+
+    return checked
+
+
+def _inside(
+    value: float, ge: float | None, gt: float | None, le: float | None, lt: float | None
+) -> bool:
+    return (
+        (ge is None or value >= ge)
+        and (gt is None or value > gt)
+        and (le is None or value <= le)
+        and (lt is None or value < lt)
+    )
+
+
+def _range(ge: float | None, gt: float | None, le: float | None, lt: float | None) -> str:
+    bounds = ((">=", ge), (">", gt), ("<=", le), ("<", lt))
+    text = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+    return f" {text}" if text else ""

@@ -1,0 +1,89 @@
+"""Samples once in memory; a client is a slice of one index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undrift.config import UndriftError
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedData:
+    """Training samples shared out among clients, and test samples for everybody.
+
+    Client i holds the samples `order[offsets[i] : offsets[i + 1]]` of `inputs` and `targets`.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    order: np.ndarray
+    offsets: np.ndarray
+    test_inputs: Tensor
+    test_targets: Tensor
+
+    @classmethod
+    def split(
+        cls,
+        train: tuple[Any, Any],
+        test: tuple[Any, Any],
+        parts: Sequence[np.ndarray],
+    ) -> FederatedData:
+        """Share samples out: `parts` has the sample numbers of each client."""
+        order = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        offsets = np.cumsum([0, *(len(part) for part in parts)])
+        tensors = [torch.as_tensor(array) for array in (*train, *test)]
+        return cls(tensors[0], tensors[1], order, offsets, tensors[2], tensors[3])
+
+    @classmethod
+    def of_clients(
+        cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None
+    ) -> FederatedData:
+        """Data that clients already hold, as one (inputs, targets) pair each."""
+        if not clients:
+            raise UndriftError("clients=[]: give at least one client's (inputs, targets)")
+        pairs = [(torch.as_tensor(x), torch.as_tensor(y)) for x, y in clients]
+        for i, (x, y) in enumerate(pairs):
+            if len(x) != len(y):
+                raise UndriftError(f"client {i} has {len(x)} inputs but {len(y)} targets")
+        inputs, targets = (torch.cat([pair[k] for pair in pairs]) for k in (0, 1))
+        offsets = np.cumsum([0, *(len(y) for _, y in pairs)])
+        order = np.arange(len(targets))
+        ends = (inputs[:0], targets[:0]) if test is None else map(torch.as_tensor, test)
+        return cls(inputs, targets, order, offsets, *ends)
+
+    def __len__(self) -> int:
+        """The number of clients."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Samples of each client."""
+        return np.diff(self.offsets)
+
+    def client(self, i: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of client i."""
+        rows = torch.from_numpy(self.order[self.offsets[i] : self.offsets[i + 1]])
+        rows = rows.to(self.targets.device)
+        return self.inputs[rows], self.targets[rows]
+
+    @cached_property
+    def label_counts(self) -> np.ndarray:
+        """Samples of each class (columns) at each client (rows)."""
+        labels = self.targets.cpu().numpy()[self.order].astype(np.int64)
+        owners = np.repeat(np.arange(len(self)), self.sizes)
+        counts = np.zeros((len(self), int(labels.max()) + 1), dtype=np.int64)
+        np.add.at(counts, (owners, labels), 1)
+        return counts
+
+    def to(self, device: str | torch.device) -> FederatedData:
+        """The same data on another device."""
+        tensors = (self.inputs, self.targets, self.test_inputs, self.test_targets)
+        inputs, targets, test_inputs, test_targets = (tensor.to(device) for tensor in tensors)
+        return FederatedData(inputs, targets, self.order, self.offsets, test_inputs, test_targets)

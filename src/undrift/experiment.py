@@ -1,0 +1,131 @@
+"""An experiment: several algorithms on the same data, cohorts and batches, over several seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import torch
+
+from undrift.batches import Local
+from undrift.config import Config, UndriftError, real, unknown, whole
+from undrift.core import Algorithm
+from undrift.cost import RoundCost
+from undrift.data.federated import FederatedData
+from undrift.data.partition import Partition, federate
+from undrift.data.source import DataSet
+from undrift.metrics import Meter
+from undrift.models import MODELS
+from undrift.rng import torch_stream
+from undrift.rounds import Round, rounds
+from undrift.sampling import Sampler
+from undrift.task import Task
+
+
+@dataclass(frozen=True)
+class Experiment(Config):
+    """What is compared, on what, and how; nothing of where it runs.
+
+    rounds, seeds   length of each run, and one run for every seed
+    every           rounds between two evaluations on the test data
+    target          accuracy whose price in rounds, bytes and FLOPs is reported
+    dropout         chance that a client fails to deliver in a round
+    all_clients     also evaluate the mean of all clients' last models (costs memory)
+    """
+
+    _: KW_ONLY
+    algorithms: tuple[Algorithm, ...]
+    data: DataSet
+    partition: Partition
+    model: str
+    local: Local
+    sampler: Sampler
+    rounds: int = whole(100, ge=1)
+    seeds: tuple[int, ...] = (0,)
+    every: int = whole(5, ge=1)
+    target: float | None = real(None, gt=0, le=1, optional=True)
+    dropout: float = real(0.0, ge=0, le=1)
+    all_clients: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model not in MODELS:
+            raise UndriftError(unknown("model", self.model, MODELS))
+        if not self.algorithms:
+            raise UndriftError("name at least one algorithm, such as fedavg or adabest")
+        twice = {repr(a) for a in self.algorithms if self.algorithms.count(a) > 1}
+        if twice:
+            raise UndriftError(f"{', '.join(sorted(twice))} is named twice")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise UndriftError(f"seeds={self.seeds}: give different whole numbers >= 0")
+
+    def resolved(self) -> dict[str, Any]:
+        """The experiment as plain text and numbers, enough to repeat it."""
+        return {
+            "algorithms": [repr(algorithm) for algorithm in self.algorithms],
+            "data": repr(self.data),
+            "partition": repr(self.partition),
+            "model": self.model,
+            "local": repr(self.local),
+            "sampler": repr(self.sampler),
+            "rounds": self.rounds,
+            "seeds": list(self.seeds),
+            "every": self.every,
+            "target": self.target,
+            "dropout": self.dropout,
+            "all_clients": self.all_clients,
+        }
+
+    @property
+    def hash(self) -> str:
+        """The experiment's identity: a hash of its resolved form."""
+        text = json.dumps(self.resolved(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def prepare(self, seed: int) -> tuple[Task, FederatedData]:
+        """The task and the federated data of one seed."""
+        source = self.data.load(seed)
+        data = federate(source, self.partition, seed)
+        with torch_stream(seed, "initial model"):
+            model = MODELS[self.model](tuple(source.train_inputs.shape[1:]), source.classes)
+        return Task(model), data
+
+    def run(self, algorithm: Algorithm, seed: int) -> Iterator[dict[str, Any]]:
+        """Run one algorithm on one seed, yielding a row of metrics at each evaluation.
+
+        A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
+        """
+        task, data = self.prepare(seed)
+        cost = RoundCost.of(algorithm, task, data.inputs[:1])
+        meter = Meter(algorithm, task, data, cost)
+        for round in rounds(
+            algorithm,
+            task,
+            data,
+            total=self.rounds,
+            sampler=self.sampler,
+            local=self.local,
+            seed=seed,
+            dropout=self.dropout,
+            keep_models=self.all_clients,
+        ):
+            meter.count(round)
+            verdict = _verdict(round)
+            if verdict or round.t % self.every == 0 or round.t == self.rounds:
+                row = {"algorithm": repr(algorithm), "seed": seed} | meter.row(round)
+                yield row | {"verdict": verdict} if verdict else row
+            if verdict:
+                return
+
+
+def _verdict(round: Round) -> str | None:
+    """Why a run cannot go on, if it cannot."""
+    if not bool(torch.isfinite(round.server.x).all()):
+        return "the cloud model is not finite"
+    reasons = set(round.dropped.values())
+    if round.cohort and not round.delivered and all("diverged" in reason for reason in reasons):
+        return f"all clients {min(reasons)}"
+    return None

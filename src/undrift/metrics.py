@@ -1,0 +1,101 @@
+"""Metrics: what is measured of a round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undrift.core import Algorithm
+from undrift.cost import RoundCost
+from undrift.data.federated import FederatedData
+from undrift.rounds import Round
+from undrift.stats import cosine
+from undrift.task import Task
+
+
+@dataclass
+class Meter:
+    """Follows the rounds of one run: totals in every round, a row of metrics when asked."""
+
+    algorithm: Algorithm
+    task: Task
+    data: FederatedData
+    cost: RoundCost
+    dropped: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    h_cosine: float = math.nan
+    _h: Tensor | None = field(default=None, repr=False)
+
+    def count(self, round: Round) -> None:
+        """Add a round to the totals; call it for every round."""
+        self.dropped += len(round.dropped)
+        self.bytes_down += round.bytes_down
+        self.bytes_up += round.bytes_up
+        self.seconds += round.seconds
+        trained = sum(int(self.data.sizes[i]) for i in round.delivered)
+        self.flops += self.cost.flops(round.steps, round.samples, trained)
+        if self._h is not None and round.mean is not None:
+            self.h_cosine = cosine(self._h, round.mean.raw)
+        self._h = round.server.h if "h" in round.server else None
+
+    def row(self, round: Round) -> dict[str, Any]:
+        """All metrics after a round. NaN stands for what an algorithm does not have."""
+        server = round.server
+        factor = float(server.fedglad.factor.mean()) if "fedglad" in server else math.nan
+        row = {
+            "round": round.t,
+            "train_loss": round.train_loss,
+            "x_norm": float(server.x.norm()),
+            "h_norm": float(server.h.norm()) if "h" in server else math.nan,
+            "h_cosine": self.h_cosine,
+            "drift": round.drift,
+            "gsi": round.gsi,
+            "factor": factor,
+            "label_similarity": self.label_similarity(round.cohort),
+            "delivered": len(round.delivered),
+            "dropped": self.dropped,
+            "bytes_down": self.bytes_down,
+            "bytes_up": self.bytes_up,
+            "flops": self.flops,
+            "seconds": self.seconds,
+        }
+        models = {"cloud": server.x, "aggregate": server.xbar}
+        if round.state.models is not None:
+            models["all"] = all_clients(round.state.models, self.task.x0, self._shares())
+        for name, x in models.items():
+            loss, accuracy = self.task.evaluate(
+                x, round.buffers, self.data.test_inputs, self.data.test_targets
+            )
+            row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
+        chosen = self.algorithm.deploys
+        return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}
+
+    def label_similarity(self, cohort: tuple[int, ...]) -> float:
+        """Cosine of the cohort's label distribution and everybody's (FedGLAD, Eq. 16 to 18)."""
+        if not self.task.classifies or not cohort:
+            return math.nan
+        counts = self.data.label_counts
+        drawn, all_labels = counts[list(cohort)].sum(0), counts.sum(0)
+        lengths = np.linalg.norm(drawn) * np.linalg.norm(all_labels)
+        return float(drawn @ all_labels / lengths) if lengths else math.nan
+
+    def _shares(self) -> np.ndarray:
+        sizes = self.data.sizes.astype(float)
+        weights = sizes if self.algorithm.weights == "samples" else np.ones_like(sizes)
+        return weights / weights.sum()
+
+
+def all_clients(models: dict[int, Tensor], x0: Tensor, shares: np.ndarray) -> Tensor:
+    """The mean over all clients of the last model each delivered, x0 for those that never did."""
+    change = torch.zeros_like(x0)
+    for i, model in models.items():
+        change += float(shares[i]) * (model - x0)
+    return x0 + change

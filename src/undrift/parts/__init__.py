@@ -1,0 +1,31 @@
+"""Parts: algorithms around algorithms."""
+
+from undrift.parts.fedglad import FedGLAD
+from undrift.parts.ida import IDA
+from undrift.parts.local import Clip, LocalOpt, Prox
+from undrift.parts.robust import Krum, Median, TrimmedMean
+from undrift.parts.server_opt import (
+    FedAdagrad,
+    FedAdam,
+    FedAvgM,
+    FedRMSProp,
+    FedYogi,
+    ServerOpt,
+)
+
+__all__ = [
+    "IDA",
+    "Clip",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvgM",
+    "FedGLAD",
+    "FedRMSProp",
+    "FedYogi",
+    "Krum",
+    "LocalOpt",
+    "Median",
+    "Prox",
+    "ServerOpt",
+    "TrimmedMean",
+]

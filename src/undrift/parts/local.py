@@ -1,0 +1,64 @@
+"""Parts that change local training: Prox, Clip, LocalOpt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from undrift.core import Algorithm, ClientFacts, Gradient, Part, Struct, Vector, member, real
+from undrift.optim import HeavyBall, Optimiser
+
+
+@dataclass(frozen=True)
+class Prox(Part):
+    """Adds a pull mu (y - x) towards the cloud model to the local direction. Neutral: mu=0."""
+
+    mu: float = real(0.01, ge=0)
+
+    def direction(
+        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
+    ) -> Vector:
+        d = self.inner.direction(grad, local, down, me, c)
+        return d + self.mu * (local.y - down.x)
+
+
+@dataclass(frozen=True)
+class Clip(Part):
+    """Shortens the local direction, corrections included, to a norm of at most `norm`.
+
+    FedDyn's code clips like this at 10. Neutral: norm=inf.
+    """
+
+    norm: float = real(10.0, gt=0)
+
+    def direction(
+        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
+    ) -> Vector:
+        d = self.inner.direction(grad, local, down, me, c)
+        return d / (d.norm() / self.norm).clamp(min=1.0)
+
+
+@dataclass(frozen=True)
+class LocalOpt(Part):
+    """Clients step with an optimiser of their own, fresh in every round; v starts at 0.
+
+    FedGLAD's experiments use HeavyBall(beta=0.9) on images and, on text, torch's Adam, which is
+    Adam(beta2=0.999, eps=1e-8, bias_correction=True). The step size is the local learning rate
+    times the optimiser's `lr`. Neutral: SGD().
+    """
+
+    optimiser: Optimiser = member(Optimiser, HeavyBall())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.core).move is not Algorithm.move:
+            name = type(self.core).__name__
+            self.refuse(f"{name} already steps with statistics of its own", inner=self.inner)
+
+    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+        stats = self.optimiser.init(down.x, v0=0.0)
+        return self.inner.begin(down, me, c) | Struct(local_opt=stats)
+
+    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+        step, stats = self.optimiser.step(local.local_opt, d)
+        moved = self.inner.move(local, self.optimiser.lr * step, down, c)
+        return moved | Struct(local_opt=stats)

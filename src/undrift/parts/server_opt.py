@@ -1,0 +1,71 @@
+"""ServerOpt: an optimiser on the server, and the usual ones by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from undrift.algorithms.fedavg import FedAvg
+from undrift.core import Part, RoundFacts, Struct, UndriftError, Vector, Weights, member
+from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Optimiser, RMSProp, SGDm, Yogi
+
+
+@dataclass(frozen=True)
+class ServerOpt(Part):
+    """The server treats the descent direction d of any algorithm as a gradient.
+
+    `ServerOpt(a, SGD(lr=0.5))` is algorithm a with a server learning rate of 0.5. Squared-gradient
+    accumulators see d as it is without FedGLAD's rescaling. v starts at eps^2 unless v0 is given.
+
+    Neutral: SGD().
+    Cost: |s| kept by the server.
+    Deviations: none.
+    Reference: Reddi et al., Adaptive federated optimization, ICLR 2021; Hsu et al., Measuring the
+    effects of non-identical data distribution for federated visual classification, 2019.
+    """
+
+    optimiser: Optimiser = member(Optimiser, SGD())
+
+    rank = 2
+
+    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
+        stats = self.optimiser.init(x, v0=self.optimiser.eps**2)
+        return self.inner.init_server(x, groups) | Struct(server_opt=stats)
+
+    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = self.inner.update(s, mean, r)
+        raw = d
+        if mean.raw is not mean.delta:
+            raw, _ = self.inner.update(s, mean | Struct(delta=mean.raw), r)
+        step, stats = self.optimiser.step(s.server_opt, d, raw)
+        return self.optimiser.lr * step, changes | Struct(server_opt=stats)
+
+
+def FedAvgM(
+    beta: float = 0.9, lr: float = 1.0, *, form: str = "heavy_ball", weights: Weights = "samples"
+) -> ServerOpt:
+    """FedAvg with server momentum, m <- beta m + g; form="ema" has beta m + (1 - beta) g."""
+    forms = {"heavy_ball": HeavyBall, "ema": SGDm}
+    if form not in forms:
+        raise UndriftError(f"FedAvgM(form={form!r}): form must be one of 'heavy_ball', 'ema'")
+    return ServerOpt(FedAvg(weights=weights), forms[form](lr=lr, beta=beta))
+
+
+def FedAdam(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
+    """FedAvg with Adam on the server; options as those of `Adam`."""
+    return ServerOpt(FedAvg(weights=weights), Adam(lr=lr, **options))
+
+
+def FedYogi(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
+    """FedAvg with Yogi on the server; options as those of `Yogi`."""
+    return ServerOpt(FedAvg(weights=weights), Yogi(lr=lr, **options))
+
+
+def FedAdagrad(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
+    """FedAvg with Adagrad on the server; options as those of `Adagrad`."""
+    return ServerOpt(FedAvg(weights=weights), Adagrad(lr=lr, **options))
+
+
+def FedRMSProp(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
+    """FedAvg with RMSProp on the server; options as those of `RMSProp`."""
+    return ServerOpt(FedAvg(weights=weights), RMSProp(lr=lr, **options))

@@ -1,0 +1,198 @@
+"""Samplers: which clients take part in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from undrift.config import Config, UndriftError, real, whole
+
+Ids = np.ndarray
+"""Client ids, as integers."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients drawn for a round; `weights` replace the algorithm's own where they are given."""
+
+    ids: tuple[int, ...]
+    weights: Mapping[int, float] | None = None
+
+
+@dataclass(frozen=True)
+class Urn:
+    """What a sampler draws from: the registered clients of round t and their samples."""
+
+    t: int
+    registered: Ids
+    sizes: np.ndarray
+    rng: np.random.Generator
+    attention: np.ndarray | None = None
+    """what a sampler that learns remembers, one number for every client there is"""
+
+
+@dataclass(frozen=True)
+class Sampler(Config):
+    """Draws the cohort of a round from the registered clients."""
+
+    def start(self, clients: int) -> np.ndarray | None:
+        """What the sampler remembers before the first round, for this many clients in all."""
+        return None
+
+    def draw(self, urn: Urn) -> Cohort:
+        """The cohort of a round."""
+        raise NotImplementedError
+
+    def learn(
+        self, attention: np.ndarray | None, distances: Mapping[int, float]
+    ) -> np.ndarray | None:
+        """What it remembers after a round, given ||θ_i − θ̄|| of the clients that delivered."""
+        return attention
+
+    @property
+    def learns(self) -> bool:
+        """Whether `learn` needs the distances."""
+        return False
+
+
+@dataclass(frozen=True)
+class FixedSize(Sampler):
+    """Base of the samplers that draw a fixed number of clients."""
+
+    clients: int = whole(10, ge=1)
+
+    def check(self, registered: Ids) -> None:
+        if self.clients > len(registered):
+            raise UndriftError(
+                f"{self}: cannot draw {self.clients} of {len(registered)} clients; "
+                f"use at most {len(registered)} clients per round"
+            )
+
+
+@dataclass(frozen=True)
+class Uniform(FixedSize):
+    """`clients` of the registered ones, all alike, without replacement."""
+
+    def draw(self, urn: Urn) -> Cohort:
+        self.check(urn.registered)
+        return Cohort(_ids(urn.rng.choice(urn.registered, self.clients, replace=False)))
+
+
+@dataclass(frozen=True)
+class Bernoulli(Sampler):
+    """Each registered client with probability `rate`, drawn anew if nobody came."""
+
+    rate: float = real(0.1, gt=0, le=1)
+
+    def draw(self, urn: Urn) -> Cohort:
+        while True:
+            ids = urn.registered[urn.rng.random(len(urn.registered)) < self.rate]
+            if len(ids):
+                return Cohort(_ids(ids))
+
+
+@dataclass(frozen=True)
+class MD(Sampler):
+    """`clients` independent draws in proportion to samples; a client's weight is its draws' share.
+
+    Reference: Fraboni et al., Clustered sampling, ICML 2021 (multinomial distribution sampling).
+    """
+
+    clients: int = whole(10, ge=1)
+
+    def draw(self, urn: Urn) -> Cohort:
+        draws = urn.rng.multinomial(self.clients, urn.sizes / urn.sizes.sum())
+        drawn = zip(urn.registered, draws, strict=True)
+        weights = {int(i): int(k) / self.clients for i, k in drawn if k}
+        return Cohort(tuple(sorted(weights)), weights)
+
+
+@dataclass(frozen=True)
+class AdaFL(FixedSize):
+    """Clients whose models end far from the mean are drawn more often.
+
+    attention a_i starts at 1/N; after a round, for clients that delivered,
+    a_i ← α a_i + (1−α) (Σ_P a) d_i / Σ_P d, with d_i = ||θ_i − θ̄||. The sum of a never changes.
+
+    Deviations: the cohort does not grow over time.
+    Reference: Chen et al., Dynamic attention-based communication-efficient federated
+    learning, 2021.
+    """
+
+    _: KW_ONLY
+    alpha: float = real(0.9, ge=0, le=1)
+
+    @property
+    def learns(self) -> bool:
+        return True
+
+    def start(self, clients: int) -> np.ndarray:
+        return np.full(clients, 1 / clients)
+
+    def draw(self, urn: Urn) -> Cohort:
+        self.check(urn.registered)
+        assert urn.attention is not None
+        chance = urn.attention[urn.registered]
+        chance = chance / chance.sum()
+        return Cohort(_ids(urn.rng.choice(urn.registered, self.clients, replace=False, p=chance)))
+
+    def learn(
+        self, attention: np.ndarray | None, distances: Mapping[int, float]
+    ) -> np.ndarray | None:
+        ids, d = list(distances), np.array(list(distances.values()))
+        if attention is None or d.sum() == 0:
+            return attention
+        new = attention.copy()
+        new[ids] = (
+            self.alpha * attention[ids] + (1 - self.alpha) * attention[ids].sum() * d / d.sum()
+        )
+        return new
+
+
+@dataclass(frozen=True)
+class RoundRobin(FixedSize):
+    """Clients in turn, `clients` at a time."""
+
+    def draw(self, urn: Urn) -> Cohort:
+        self.check(urn.registered)
+        places = (np.arange(self.clients) + (urn.t - 1) * self.clients) % len(urn.registered)
+        return Cohort(_ids(urn.registered[places]))
+
+
+@dataclass(frozen=True)
+class Explicit(Sampler):
+    """The cohorts as given, one tuple of client ids a round; after the last, the first again."""
+
+    cohorts: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        cohorts = tuple(tuple(int(i) for i in ids) for ids in self.cohorts)
+        object.__setattr__(self, "cohorts", cohorts)
+        if not cohorts:
+            self.refuse("give at least one cohort, such as ((0, 1), (2, 3))", cohorts=cohorts)
+
+    def draw(self, urn: Urn) -> Cohort:
+        ids = self.cohorts[(urn.t - 1) % len(self.cohorts)]
+        missing = sorted(set(ids) - set(urn.registered.tolist()))
+        if missing:
+            raise UndriftError(
+                f"round {urn.t}: clients {missing} are in the cohort but not registered"
+            )
+        return Cohort(tuple(sorted(ids)))
+
+
+def _ids(ids: Ids) -> tuple[int, ...]:
+    return tuple(sorted(int(i) for i in ids))
+
+
+SAMPLERS = {
+    "Uniform": Uniform,
+    "Bernoulli": Bernoulli,
+    "MD": MD,
+    "AdaFL": AdaFL,
+    "RoundRobin": RoundRobin,
+    "Sequential": RoundRobin,
+    "Explicit": Explicit,
+}

@@ -1,0 +1,40 @@
+"""Norms, angles and group-wise sums of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from undrift.core import Vector
+
+
+def group_square_norms(x: Vector, groups: tuple[int, ...]) -> Vector:
+    """The squared norm of each parameter group, as a vector with one entry a group."""
+    return torch.stack([(part * part).sum() for part in x.split(groups)])
+
+
+def spread(values: Vector, groups: tuple[int, ...]) -> Vector:
+    """One value a group, repeated over the group's parameters."""
+    return torch.cat([value.expand(size) for value, size in zip(values, groups, strict=True)])
+
+
+def square_distances(points: list[Vector]) -> Vector:
+    """All squared distances between vectors, as a matrix."""
+    stacked = torch.stack(points)
+    return torch.stack([((stacked - point) ** 2).sum(1) for point in points])
+
+
+def coordinate_mean(values: Sequence[Any], cut: int) -> Any:
+    """The mean of each coordinate without its `cut` largest and `cut` smallest values."""
+    if isinstance(values[0], int | float):
+        return float(coordinate_mean([torch.tensor(value).double() for value in values], cut))
+    ordered = torch.stack(list(values)).sort(dim=0).values
+    return ordered[cut : len(values) - cut].mean(0)
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    """The cosine of the angle between two vectors; 0 if either is 0."""
+    lengths = float(a.norm() * b.norm())
+    return float(a @ b) / lengths if lengths > 0 else 0.0

@@ -1,0 +1,128 @@
+"""A task: an `nn.Module` and a loss, seen as functions of one flat vector."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from undrift.config import UndriftError, unknown
+
+Loss = Callable[[Any, Tensor], Tensor]
+"""Outputs and targets to the mean loss over the batch."""
+
+CHUNK = 4096
+"""Samples in one forward pass when many are evaluated at once."""
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean of half the squared error."""
+    return 0.5 * ((outputs.reshape(targets.shape) - targets) ** 2).mean()
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": nn.functional.cross_entropy,
+    "squared_error": squared_error,
+}
+
+
+class Task:
+    """What clients learn.
+
+    x0       the model's trainable parameters as one vector
+    buffers0 its buffers (running statistics) as one vector, which is only ever averaged
+    groups   the sizes of the parameter tensors, in order (FedGLAD's groups), or as given
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: str | Loss = "cross_entropy",
+        *,
+        groups: Sequence[int] | None = None,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise UndriftError(unknown("loss", loss, LOSSES))
+        self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
+        self.classifies = loss == "cross_entropy"
+        self.model = copy.deepcopy(model).to(device=device, dtype=dtype)
+        trained = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
+        if not trained:
+            raise UndriftError("the model has no trainable parameters")
+        self.names = tuple(trained)
+        self.shapes = [p.shape for p in trained.values()]
+        self.sizes = [p.numel() for p in trained.values()]
+        self.x0 = torch.cat([p.detach().reshape(-1) for p in trained.values()])
+        self.groups = tuple(self.sizes) if groups is None else tuple(groups)
+        if sum(self.groups) != len(self.x0):
+            raise UndriftError(
+                f"groups={self.groups} add up to {sum(self.groups)}, "
+                f"but the model has {len(self.x0)} trainable parameters"
+            )
+        self._buffers = dict(self.model.named_buffers())
+        self.buffers0 = self.pack(self._buffers)
+
+    def parameters(self, x: Tensor) -> dict[str, Tensor]:
+        """The named parameter tensors that a vector stands for."""
+        parts = torch.split(x, self.sizes)
+        return {
+            name: part.view(shape)
+            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
+    def pack(self, buffers: dict[str, Tensor]) -> Tensor:
+        """Named buffers as a vector."""
+        parts = [b.detach().reshape(-1).to(self.x0) for b in buffers.values()]
+        return torch.cat(parts) if parts else self.x0.new_empty(0)
+
+    def unpack(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector as named buffers, in memory of their own; counters are rounded."""
+        parts = torch.split(vector, [b.numel() for b in self._buffers.values()])
+        return {
+            name: (part if old.is_floating_point() else part.round())
+            .to(old.dtype, copy=True)
+            .view(old.shape)
+            for (name, old), part in zip(self._buffers.items(), parts, strict=True)
+        }
+
+    def module(self, x: Tensor, buffers: Tensor | None = None) -> nn.Module:
+        """The model as an ordinary module that holds these parameters and buffers."""
+        model = copy.deepcopy(self.model)
+        state = self.parameters(x) | self.unpack(self.buffers0 if buffers is None else buffers)
+        model.load_state_dict({k: v.detach().clone() for k, v in state.items()}, strict=False)
+        return model
+
+    def gradient(
+        self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss and its gradient; buffers change in place as they do in training."""
+        x = x.detach().requires_grad_()
+        self.model.train()
+        outputs = functional_call(self.model, self.parameters(x) | buffers, (inputs,))
+        loss = self.loss(outputs, targets)
+        (gradient,) = torch.autograd.grad(loss, x)
+        return loss.detach(), gradient
+
+    @torch.no_grad()
+    def evaluate(
+        self, x: Tensor, buffers: Tensor, inputs: Tensor, targets: Tensor
+    ) -> tuple[float, float]:
+        """Mean loss and, for classification, the share of right answers (else nan)."""
+        self.model.eval()
+        state = self.parameters(x) | self.unpack(buffers)
+        loss, right = 0.0, 0.0
+        for some, wanted in zip(
+            torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True
+        ):
+            outputs = functional_call(self.model, state, (some,))
+            loss += float(self.loss(outputs, wanted)) * len(wanted)
+            if self.classifies:
+                right += float((outputs.argmax(1) == wanted).float().sum())
+        answers = targets.numel() if self.classifies else float("nan")
+        return loss / len(targets), right / answers
