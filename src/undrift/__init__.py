@@ -1,3 +1,133 @@
-"""undrift: federated optimisation under client drift."""
+"""undrift: federated optimisation under client drift.
+
+task, data     what clients learn, and from what: `Task`, `FederatedData`, `federate`
+algorithms     `FedAvg`, `AdaBest`, `FedGBO`, `FedGLAD(...)`; `algorithm("adabest")` by name
+rounds         the generator that runs a federation
+replay         any algorithm on fully explicit inputs, for checking
+check_algorithm  laws that every algorithm obeys, ours and yours
+"""
 
 __version__ = "0.1.0"
+
+from undrift.algorithms import (
+    MFL,
+    AdaBest,
+    FedAvg,
+    FedDyn,
+    FedGBO,
+    FedNova,
+    FedProx,
+    Mime,
+    MimeLite,
+    Scaffold,
+    ScaffoldM,
+)
+from undrift.batches import Local
+from undrift.check import LAWS, LawBroken, check_algorithm
+from undrift.config import UndriftError
+from undrift.core import Algorithm, ClientFacts, Part, RoundFacts, Struct
+from undrift.data import FederatedData
+from undrift.data.partition import (
+    IID,
+    Dirichlet,
+    DirichletTotal,
+    Natural,
+    Pachinko,
+    Shards,
+    federate,
+)
+from undrift.data.sources import Digits, Synthetic
+from undrift.experiment import Experiment
+from undrift.names import algorithm
+from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
+from undrift.parts import (
+    IDA,
+    Clip,
+    FedAdagrad,
+    FedAdam,
+    FedAvgM,
+    FedGLAD,
+    FedRMSProp,
+    FedYogi,
+    Krum,
+    LocalOpt,
+    Median,
+    Prox,
+    ServerOpt,
+    TrimmedMean,
+)
+from undrift.replay import Plan, Snapshot, replay
+from undrift.rounds import Round, State, rounds
+from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+from undrift.task import Task
+
+__all__ = [
+    "IDA",
+    "IID",
+    "LAWS",
+    "MD",
+    "MFL",
+    "SGD",
+    "AdaBest",
+    "AdaFL",
+    "Adagrad",
+    "Adam",
+    "Algorithm",
+    "Bernoulli",
+    "ClientFacts",
+    "Clip",
+    "Digits",
+    "Dirichlet",
+    "DirichletTotal",
+    "Experiment",
+    "Explicit",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedDyn",
+    "FedGBO",
+    "FedGLAD",
+    "FedNova",
+    "FedProx",
+    "FedRMSProp",
+    "FedYogi",
+    "FederatedData",
+    "HeavyBall",
+    "Krum",
+    "LawBroken",
+    "Local",
+    "LocalOpt",
+    "Median",
+    "Mime",
+    "MimeLite",
+    "Natural",
+    "Pachinko",
+    "Part",
+    "Plan",
+    "Plateau",
+    "Prox",
+    "RMSProp",
+    "Round",
+    "RoundFacts",
+    "RoundRobin",
+    "SGDm",
+    "Scaffold",
+    "ScaffoldM",
+    "ServerOpt",
+    "Shards",
+    "Snapshot",
+    "State",
+    "Struct",
+    "Synthetic",
+    "Task",
+    "TrimmedMean",
+    "UndriftError",
+    "Uniform",
+    "Yogi",
+    "algorithm",
+    "check_algorithm",
+    "federate",
+    "replay",
+    "rounds",
+]

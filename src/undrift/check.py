@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from undrift import checkpoint
 from undrift.batches import Local
-from undrift.config import UndriftError
 from undrift.core import Algorithm, Struct
 from undrift.cost import messages
 from undrift.data.federated import FederatedData
@@ -80,7 +79,7 @@ def repeatable(algorithm: Algorithm) -> None:
 
 def order(algorithm: Algorithm) -> None:
     """Which number a client has does not matter."""
-    new = [3, 0, 4, 1, 2]  # client i becomes client new[i]
+    new = [3, 0, 6, 1, 5, 2, 4]  # client i becomes client new[i]
     renamed = [_CLIENTS[new.index(i)] for i in range(len(new))]
     plans = [
         Plan(
@@ -102,7 +101,7 @@ def void(algorithm: Algorithm) -> None:
 def rejection(algorithm: Algorithm) -> None:
     """A client whose update is not finite counts for nothing, and its memory stays."""
     poison = [(np.full_like(x, np.nan) if i == 1 else x, y) for i, (x, y) in enumerate(_CLIENTS)]
-    everyone, others = range(len(_CLIENTS)), [0, 2, 3, 4]
+    everyone, others = range(7), [0, 2, 3, 4, 5, 6]
     sick = _replay(algorithm, poison, [Plan(everyone), Plan(everyone)])
     well = _replay(algorithm, plans=[Plan(others), Plan(others)])
     _equal(well, sick, 0.0)
@@ -181,12 +180,12 @@ LAWS: dict[str, Law] = {
 }
 
 _RNG = np.random.default_rng(7)
-_SIZES = (4, 9, 5, 7, 6)
+_SIZES = (4, 9, 5, 7, 6, 8, 5)
 _CLIENTS = [(_RNG.normal(i / 4, 1.0, (n, 3)), _RNG.integers(0, 3, n)) for i, n in enumerate(_SIZES)]
 _CLIENTS[0][1][0] = 2  # every class exists whatever was drawn
 _PLANS = [
-    Plan(ids, batches={i: [_RNG.integers(0, _SIZES[i], 3) for _ in range(2)] for i in ids})
-    for ids in ([0, 1, 3], [1, 2, 4], [], [0, 2, 3], [1, 3, 4], [0, 1, 2, 3, 4])
+    Plan(list(ids), batches={i: _RNG.integers(0, _SIZES[i], (2, 3)).tolist() for i in ids})
+    for ids in ([0, 1, 3, 4, 6], [1, 2, 4, 5, 6], [], [0, 2, 3, 4, 5], [1, 3], range(7))
 ]
 
 

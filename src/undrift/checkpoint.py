@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +20,22 @@ FORMAT = 1
 
 def save(state: State, path: str | Path) -> None:
     """Write a state to a file, all of it or nothing."""
-    records: dict[str, Struct] = {"server": state.server}
-    records |= {f"clients/{i}": me for i, me in state.clients.items()}
     tensors: dict[str, Tensor] = {"buffers": state.buffers}
-    numbers: dict[str, Any] = {}
-    for place, record in records.items():
-        for name, value in record.leaves():
-            (tensors if isinstance(value, Tensor) else numbers)[f"{place}/{name}"] = value
-    for i, model in (state.models or {}).items():
-        tensors[f"models/{i}"] = model
-    if state.attention is not None:
-        tensors["attention"] = torch.from_numpy(state.attention)
     facts = {
         "format": FORMAT,
         "t": state.t,
-        "numbers": numbers,
-        "clients": list(state.clients),
-        "models": state.models is not None,
+        "server": _take_apart(state.server, "server", tensors),
+        "clients": {i: _take_apart(me, f"clients.{i}", tensors) for i, me in state.clients.items()},
+        "models": None if state.models is None else list(state.models),
     }
+    tensors |= {f"models.{i}": model for i, model in (state.models or {}).items()}
+    if state.attention is not None:
+        tensors["attention"] = torch.from_numpy(state.attention)
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     own = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     save_file(own, partial, metadata={"undrift": json.dumps(facts)})
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def load(path: str | Path) -> State:
@@ -56,18 +48,38 @@ def load(path: str | Path) -> State:
         raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
     if not facts or facts["format"] != FORMAT:
         raise UndriftError(f"{path} is not a checkpoint of this version of undrift")
-    records: dict[str, dict[str, Any]] = {f"clients/{i}": {} for i in facts["clients"]}
-    for name, value in (tensors | facts["numbers"]).items():
-        place, _, leaf = name.rpartition("/")
-        if place:
-            records.setdefault(place, {})[leaf] = value
-    models = {int(n.removeprefix("models/")): v for n, v in tensors.items() if n[:7] == "models/"}
+    models = facts["models"]
     attention = tensors.get("attention")
     return State(
-        server=Struct.of_leaves(records["server"]),
+        server=_put_together(facts["server"], "server", tensors),
         buffers=tensors["buffers"],
         t=facts["t"],
-        clients={i: Struct.of_leaves(records[f"clients/{i}"]) for i in facts["clients"]},
-        models=models if facts["models"] else None,
+        clients={
+            int(i): _put_together(me, f"clients.{i}", tensors) for i, me in facts["clients"].items()
+        },
+        models=None if models is None else {i: tensors[f"models.{i}"] for i in models},
         attention=None if attention is None else attention.numpy(),
     )
+
+
+def _take_apart(record: Struct, place: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A record as JSON, null standing for a tensor, which goes to `tensors`."""
+    parts: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, Struct):
+            parts[name] = _take_apart(value, f"{place}.{name}", tensors)
+        elif isinstance(value, Tensor):
+            parts[name], tensors[f"{place}.{name}"] = None, value
+        else:
+            parts[name] = value
+    return parts
+
+
+def _put_together(parts: dict[str, Any], place: str, tensors: dict[str, Tensor]) -> Struct:
+    fields: dict[str, Any] = {}
+    for name, value in parts.items():
+        if isinstance(value, dict):
+            fields[name] = _put_together(value, f"{place}.{name}", tensors)
+        else:
+            fields[name] = tensors[f"{place}.{name}"] if value is None else value
+    return Struct(**fields)

@@ -13,7 +13,7 @@ them one by one, in threads, vectorised or compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -81,17 +81,6 @@ class Struct:
                 yield from value.leaves(f"{prefix}{name}.")
             else:
                 yield prefix + name, value
-
-    @classmethod
-    def of_leaves(cls, leaves: Mapping[str, Any]) -> Struct:
-        """The record with these values at these dotted paths."""
-        own = {path: value for path, value in leaves.items() if "." not in path}
-        inner: dict[str, dict[str, Any]] = {}
-        for path, value in leaves.items():
-            name, _, rest = path.partition(".")
-            if rest:
-                inner.setdefault(name, {})[rest] = value
-        return cls(**own, **{name: cls.of_leaves(values) for name, values in inner.items()})
 
     def map(self, function: Callable[..., Any], *others: Struct) -> Struct:
         """Apply a function to the corresponding leaves of this and other records."""

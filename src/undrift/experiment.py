@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from undrift.batches import Local
@@ -19,9 +20,9 @@ from undrift.data.partition import Partition, federate
 from undrift.data.source import DataSet
 from undrift.metrics import Meter
 from undrift.models import MODELS
-from undrift.rng import torch_stream
+from undrift.rng import stream, torch_stream
 from undrift.rounds import Round, rounds
-from undrift.sampling import Sampler
+from undrift.sampling import Sampler, Urn
 from undrift.task import Task
 
 
@@ -90,8 +91,15 @@ class Experiment(Config):
         source = self.data.load(seed)
         data = federate(source, self.partition, seed)
         with torch_stream(seed, "initial model"):
-            model = MODELS[self.model](tuple(source.train_inputs.shape[1:]), source.classes)
+            model = MODELS[self.model](tuple(source.inputs.shape[1:]), source.classes)
         return Task(model), data
+
+    def check(self) -> None:
+        """Find out what cannot work before anything is run or written."""
+        _, data = self.prepare(self.seeds[0])
+        rng = stream(self.seeds[0], "cohort", 1)
+        everyone = np.arange(len(data))
+        self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
 
     def run(self, algorithm: Algorithm, seed: int) -> Iterator[dict[str, Any]]:
         """Run one algorithm on one seed, yielding a row of metrics at each evaluation.

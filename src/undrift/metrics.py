@@ -90,7 +90,8 @@ class Meter:
     def _shares(self) -> np.ndarray:
         sizes = self.data.sizes.astype(float)
         weights = sizes if self.algorithm.weights == "samples" else np.ones_like(sizes)
-        return weights / weights.sum()
+        shares: np.ndarray = weights / weights.sum()
+        return shares
 
 
 def all_clients(models: dict[int, Tensor], x0: Tensor, shares: np.ndarray) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from undrift import algorithms, optim, parts
 from undrift.config import UndriftError, parse
-from undrift.core import Algorithm
+from undrift.core import Algorithm, Part
 
 OPTIMISERS = ("SGD", "HeavyBall", "SGDm", "Adagrad", "RMSProp", "Adam", "Yogi", "Plateau")
 
@@ -26,3 +26,26 @@ def algorithm(text: str) -> Algorithm:
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")
     return made
+
+
+def label(made: Algorithm) -> str:
+    """A short name for legends: FedAdam, FedGLAD(AdaBest), without hyper-parameters."""
+    if isinstance(made, parts.ServerOpt):
+        inner, optimiser = label(made.inner), type(made.optimiser).__name__
+        known = {"HeavyBall": "FedAvgM", "SGDm": "FedAvgM", "SGD": inner}
+        if inner == "FedAvg":
+            return known.get(optimiser, f"Fed{optimiser}")
+        return known["SGD"] if optimiser == "SGD" else f"{inner}+{optimiser}"
+    if isinstance(made, Part):
+        return f"{type(made).__name__}({label(made.inner)})"
+    if isinstance(made, optim.SharedStatistics):
+        return f"{type(made).__name__}-{type(made.optimiser).__name__}"
+    return type(made).__name__
+
+
+def labels(made: Sequence[Algorithm]) -> list[str]:
+    """Short names where they tell the algorithms apart, full ones elsewhere."""
+    short = [label(one) for one in made]
+    return [
+        repr(one) if short.count(name) > 1 else name for one, name in zip(made, short, strict=True)
+    ]

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from undrift.config import UndriftError, unknown
 
@@ -36,6 +35,9 @@ class Task:
     x0       the model's trainable parameters as one vector
     buffers0 its buffers (running statistics) as one vector, which is only ever averaged
     groups   the sizes of the parameter tensors, in order (FedGLAD's groups), or as given
+
+    The module's parameters and their gradients are views of two flat vectors, so that a step needs
+    no gathering of tensors; a task serves one thread at a time.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Task:
         self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
         self.classifies = loss == "cross_entropy"
         self.model = copy.deepcopy(model).to(device=device, dtype=dtype)
+        self._buffers = dict(self.model.named_buffers())
         trained = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
         if not trained:
             raise UndriftError("the model has no trainable parameters")
@@ -65,16 +68,27 @@ class Task:
                 f"groups={self.groups} add up to {sum(self.groups)}, "
                 f"but the model has {len(self.x0)} trainable parameters"
             )
-        self._buffers = dict(self.model.named_buffers())
         self.buffers0 = self.pack(self._buffers)
+        self._slots = [_owner(self.model, name) for name in self._buffers]
+        self._x, self._g = self.x0.clone(), torch.zeros_like(self.x0)
+        for p, x, g in zip(
+            trained.values(), self._split(self._x), self._split(self._g), strict=True
+        ):
+            p.data, p.grad = x, g
+
+    def _split(self, vector: Tensor) -> list[Tensor]:
+        parts = torch.split(vector, self.sizes)
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def _fill(self, x: Tensor, buffers: dict[str, Tensor]) -> None:
+        """Put parameters and buffers into the module."""
+        self._x.copy_(x)
+        for (owner, name), buffer in zip(self._slots, buffers.values(), strict=True):
+            owner._buffers[name] = buffer
 
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """The named parameter tensors that a vector stands for."""
-        parts = torch.split(x, self.sizes)
-        return {
-            name: part.view(shape)
-            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
-        }
+        return dict(zip(self.names, self._split(x), strict=True))
 
     def pack(self, buffers: dict[str, Tensor]) -> Tensor:
         """Named buffers as a vector."""
@@ -102,27 +116,34 @@ class Task:
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Mean loss and its gradient; buffers change in place as they do in training."""
-        x = x.detach().requires_grad_()
-        self.model.train()
-        outputs = functional_call(self.model, self.parameters(x) | buffers, (inputs,))
-        loss = self.loss(outputs, targets)
-        (gradient,) = torch.autograd.grad(loss, x)
-        return loss.detach(), gradient
+        self._fill(x, buffers)
+        self._g.zero_()
+        if not self.model.training:
+            self.model.train()
+        loss = self.loss(self.model(inputs), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), self._g.clone()
 
     @torch.no_grad()
     def evaluate(
         self, x: Tensor, buffers: Tensor, inputs: Tensor, targets: Tensor
     ) -> tuple[float, float]:
         """Mean loss and, for classification, the share of right answers (else nan)."""
+        self._fill(x, self.unpack(buffers))
         self.model.eval()
-        state = self.parameters(x) | self.unpack(buffers)
         loss, right = 0.0, 0.0
         for some, wanted in zip(
             torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True
         ):
-            outputs = functional_call(self.model, state, (some,))
+            outputs = self.model(some)
             loss += float(self.loss(outputs, wanted)) * len(wanted)
             if self.classifies:
                 right += float((outputs.argmax(1) == wanted).float().sum())
         answers = targets.numel() if self.classifies else float("nan")
         return loss / len(targets), right / answers
+
+
+def _owner(model: nn.Module, path: str) -> tuple[nn.Module, str]:
+    """The module that holds a buffer, and the buffer's name in it."""
+    parent, _, name = path.rpartition(".")
+    return model.get_submodule(parent), name

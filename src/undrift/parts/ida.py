@@ -26,4 +26,5 @@ class IDA(Part):
     def reweigh(self, s: Struct, ups: Sequence[Struct], w: Vector) -> Vector:
         middle = sum(up.delta for up in ups) / len(ups)
         nearness = [1 / (up.delta - middle).norm().clamp(min=1e-12) for up in ups]
-        return [near / sum(nearness) for near in nearness]
+        total = sum(nearness)
+        return [near / total for near in nearness]

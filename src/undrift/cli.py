@@ -1,0 +1,37 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from undrift import __version__
+from undrift.commands.compare import compare, demo
+from undrift.commands.cost import cost
+from undrift.commands.listing import list_
+from undrift.config import UndriftError
+
+app = App(
+    name="undrift",
+    help="Federated optimisation under client drift: compare optimisers, see what they cost.",
+    version=__version__,
+    result_action="return_none",
+)
+app.command(demo)
+app.command(compare)
+app.command(cost)
+app.command(list_, name="list")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a user's mistake is one sentence and exit code 2."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False)
+    except (UndriftError, CycloptsError) as error:
+        console = Console(stderr=True, highlight=False, markup=False)
+        console.print(f"undrift: {error}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,207 @@
+"""`undrift compare` and `undrift demo`: the main job."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from undrift.batches import Local
+from undrift.config import parse
+from undrift.data.partition import PARTITIONS
+from undrift.data.sources import SOURCES
+from undrift.experiment import Experiment
+from undrift.names import algorithm
+from undrift.report import read_run, rich_table, summarise, write_report
+from undrift.runs import RunWriter
+from undrift.sampling import SAMPLERS
+
+
+def compare(
+    *algorithms: Annotated[
+        str, Parameter(help="Algorithms, such as fedavg or 'AdaBest(mu=0.02)'.")
+    ],
+    data: str = "digits",
+    partition: str = "Dirichlet(clients=100, alpha=0.1)",
+    model: str = "mlp",
+    sampler: str = "Uniform(5)",
+    rounds: int = 100,
+    seeds: int = 3,
+    lr: float = 0.1,
+    lr_decay: float = 1.0,
+    weight_decay: float = 0.0,
+    batch_size: int = 32,
+    epochs: float | None = None,
+    steps: int | None = None,
+    batching: str = "bootstrap",
+    every: int = 5,
+    target: float | None = None,
+    dropout: float = 0.0,
+    all_clients: bool = False,
+    out: Path | None = None,
+    json_: Annotated[bool, Parameter("--json")] = False,
+) -> None:
+    """Compare algorithms on the same partitions, cohorts and batches.
+
+    Example: undrift compare fedavg scaffold adabest --partition "Dirichlet(clients=100, alpha=0.1)"
+    --sampler "Uniform(5)" --epochs 5 --rounds 200 --target 0.8
+
+    Parameters
+    ----------
+    data
+        Data set; `undrift list data` shows them.
+    partition
+        How the samples are shared out among clients; `undrift list partitions`.
+    model
+        Network; `undrift list models`.
+    sampler
+        Which clients take part in a round; `undrift list samplers`.
+    rounds
+        Rounds of training.
+    seeds
+        Number of repetitions, each with its own partition, start model, cohorts and batches.
+    lr
+        Local step size.
+    lr_decay
+        Factor on the step size from round to round.
+    weight_decay
+        Coupled L2 regularisation, part of every gradient.
+    batch_size
+        Samples in a mini-batch.
+    epochs
+        Passes over a client's data in a round, 1 if neither this nor --steps is given; may be 0.1.
+    steps
+        Local steps in a round, instead of epochs.
+    batching
+        bootstrap (AdaBest), wrap (FedGBO), drop (FedGLAD), keep or full.
+    every
+        Rounds between two evaluations on the test data.
+    target
+        Report the rounds, bytes and FLOPs that each algorithm needs to reach this accuracy.
+    dropout
+        Chance that a client fails to deliver in a round.
+    all_clients
+        Also evaluate the mean of all clients' last models.
+    out
+        Folder for the results and the report; runs/HASH if not given.
+    json_
+        Print one JSON object an evaluation and no tables.
+    """
+    experiment = Experiment(
+        algorithms=tuple(algorithm(text) for text in algorithms),
+        data=parse(data, SOURCES, "data set"),
+        partition=parse(partition, PARTITIONS, "partition"),
+        model=model,
+        local=Local(
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            epochs=epochs,
+            steps=steps,
+            batching=batching,
+        ),
+        sampler=parse(sampler, SAMPLERS, "sampler"),
+        rounds=rounds,
+        seeds=tuple(range(seeds)),
+        every=every,
+        target=target,
+        dropout=dropout,
+        all_clients=all_clients,
+    )
+    command = shlex.join(["undrift", *sys.argv[1:]])
+    run(experiment, out or Path("runs") / experiment.hash, command, as_json=json_)
+
+
+def demo(*, out: Path = Path("demo-report")) -> None:
+    """Compare six optimisers on handwritten digits with strongly skewed clients; about a minute.
+
+    100 clients hold about 14 digits each, most of them of one or two kinds; 5 take part in a round.
+    All algorithms have their default settings.
+
+    Parameters
+    ----------
+    out
+        Folder for the results and the report.
+    """
+    compare(
+        "FedAvg()",
+        "Scaffold()",
+        "FedDyn()",
+        "AdaBest()",
+        "FedGBO(SGDm())",
+        "FedGLAD(FedAvg())",
+        data="digits",
+        partition="Dirichlet(clients=100, alpha=0.1)",
+        sampler="Uniform(5)",
+        lr=0.1,
+        epochs=5,
+        batch_size=16,
+        rounds=120,
+        seeds=3,
+        target=0.9,
+        out=out,
+    )
+
+
+def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = False) -> None:
+    """Run an experiment, showing what happens, and write its report."""
+    torch.set_num_threads(1)  # small models gain nothing from more, and bits must not depend on it
+    experiment.check()
+    writer = RunWriter(folder, experiment, command)
+    console = Console(quiet=as_json)
+    total = experiment.rounds * len(experiment.seeds)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=as_json or not console.is_terminal,
+    ) as progress:
+        width = max(map(len, writer.labels))
+        bars = [
+            progress.add_task(label.ljust(width), total=total, accuracy="", start=False)
+            for label in writer.labels
+        ]
+        for number, seed in enumerate(experiment.seeds):
+            for made, label, bar in zip(experiment.algorithms, writer.labels, bars, strict=True):
+                progress.start_task(bar)
+                row: dict[str, object] = {}
+                for row in experiment.run(made, seed):
+                    row = writer.add(row)
+                    accuracy = _percent(row["accuracy"])
+                    done = number * experiment.rounds + int(str(row["round"]))
+                    progress.update(bar, completed=done, accuracy=f"accuracy {accuracy}")
+                    if as_json:
+                        sys.stdout.write(json.dumps(row) + "\n")
+                if not progress.disable:
+                    continue
+                console.print(f"{label}, seed {seed}: accuracy {_percent(row['accuracy'])}")
+    writer.close()
+    page = write_report(folder)
+    if as_json:
+        sys.stdout.write(json.dumps({"report": str(page)}) + "\n")
+        return
+    finished = read_run(folder)
+    console.print(rich_table(finished, summarise(finished)))
+    console.print(f"report: {page}", soft_wrap=True)
+
+
+def _percent(value: object) -> str:
+    return f"{100 * value:.1f} %" if isinstance(value, float) else "-"

@@ -1,0 +1,70 @@
+"""`undrift list`: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from undrift.data.partition import PARTITIONS
+from undrift.data.sources import SOURCES
+from undrift.models import MODELS
+from undrift.names import NAMES
+from undrift.sampling import SAMPLERS
+
+KINDS: dict[str, Mapping[str, Any]] = {
+    "algorithms": NAMES,
+    "data": SOURCES,
+    "models": MODELS,
+    "partitions": PARTITIONS,
+    "samplers": SAMPLERS,
+}
+
+
+def list_(
+    kind: Literal["algorithms", "data", "models", "partitions", "samplers"] = "algorithms",
+    *,
+    json_: Annotated[bool, Parameter("--json")] = False,
+) -> None:
+    """List algorithms (with their parts and optimisers), data sets, models, partitions or samplers.
+
+    Example: undrift list partitions
+
+    Parameters
+    ----------
+    kind
+        What to list.
+    json_
+        Print JSON.
+    """
+    rows = [
+        {
+            "name": name,
+            "parameters": _signature(made),
+            "about": (inspect.getdoc(made) or "").split("\n")[0],
+        }
+        for name, made in KINDS[kind].items()
+    ]
+    if json_:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return
+    table = Table("name", "parameters", "about", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(f"[bold]{row['name']}[/]", row["parameters"], row["about"])
+    Console().print(table)
+
+
+def _signature(made: Any) -> str:
+    shown = []
+    for name, parameter in inspect.signature(made).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        default = parameter.default
+        shown.append(name if default is parameter.empty else f"{name}={default!r}")
+    return ", ".join(shown)

@@ -1,0 +1,279 @@
+"""Partitions: which client holds which samples.
+
+No sample is given twice, and every client gets at least one. Where all clients are to get the same
+number, that is ⌊samples / clients⌋ and the remainder is not used. A client's samples come in no
+particular order.
+
+Two different things are called a Dirichlet partition. In `Dirichlet`, alpha is the concentration of
+each class; in `DirichletTotal`, it is the sum over the classes. With 10 balanced classes, 1 of the
+latter is as skewed as 0.1 of the former.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from undrift.config import Config, UndriftError, flag, real, whole
+from undrift.data.dealing import (
+    Parts,
+    classes_taken,
+    dealt,
+    grouped,
+    log_dirichlet,
+    quotas,
+    reassigned,
+    rounded,
+    turns,
+)
+from undrift.data.federated import FederatedData
+from undrift.data.source import DataSet
+from undrift.rng import stream
+
+
+def concentration(*default: float) -> Any:
+    """A field for the parameter of a Dirichlet distribution."""
+    return real(*default, gt=0, lt=math.inf)
+
+
+def inequality() -> Any:
+    """A field for the sigma of log-normal client sizes; 0 makes all the same."""
+    return real(0.0, ge=0, le=10)
+
+
+@dataclass(frozen=True)
+class Partition(Config):
+    """Shares samples out among clients."""
+
+    def split(
+        self,
+        labels: np.ndarray,
+        rng: np.random.Generator,
+        owners: np.ndarray | None = None,
+        coarse: np.ndarray | None = None,
+    ) -> Parts:
+        """The samples of each client, given the label of every sample.
+
+        owners  the natural owner of every sample, for `Natural`
+        coarse  the coarse label of every fine label, for `Pachinko`
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Natural(Partition):
+    """Every sample stays with its owner; clients are numbered in the order of the owners' ids."""
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        if owners is None:
+            raise UndriftError(f"{self}: these data have no owners; use another partition")
+        if len(owners) != len(labels):
+            raise UndriftError(f"{self}: {len(owners)} owners for {len(labels)} samples")
+        return grouped(np.arange(len(labels)), np.unique(owners, return_inverse=True)[1])
+
+
+@dataclass(frozen=True)
+class Shared(Partition):
+    """Base of the partitions into a given number of clients."""
+
+    clients: int = whole(ge=1)
+
+    def size(self, samples: int, pieces: int = 1) -> int:
+        """Samples in each of a client's pieces, where all are alike."""
+        if self.clients * pieces > samples:
+            raise UndriftError(
+                f"{self}: {samples} samples are too few for {self.clients} clients; "
+                f"use at most {samples // pieces} clients"
+            )
+        return samples // (self.clients * pieces)
+
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The labels that occur, the place of each sample's among them, and their numbers."""
+        if labels.ndim != 1 or labels.dtype.kind not in "biu":
+            raise UndriftError(
+                f"{self}: needs a whole number as label of every sample, but the labels are "
+                f"{labels.dtype} of shape {labels.shape}; use plain IID or Natural"
+            )
+        return np.unique(labels, return_inverse=True, return_counts=True)
+
+
+@dataclass(frozen=True)
+class IID(Shared):
+    """Shuffled samples, cut into slices.
+
+    sigma       0: all clients get the same number; otherwise log-normal numbers, see `quotas`
+    stratified  deal each class out in turn: clients differ by at most one sample of a class
+    """
+
+    _: KW_ONLY
+    sigma: float = inequality()
+    stratified: bool = flag(False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stratified and self.sigma:
+            self.refuse("a stratified split needs sigma=0", sigma=self.sigma, stratified=True)
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        size = self.size(len(labels))
+        order = rng.permutation(len(labels))
+        if self.stratified:
+            used = order[: size * self.clients]
+            by_class = used[np.argsort(self.classes(labels)[1][used], kind="stable")]
+            return list(by_class.reshape(size, self.clients).T)
+        ends = np.cumsum(quotas(rng, len(labels), self.clients, self.sigma))
+        return np.split(order[: ends[-1]], ends[:-1])
+
+
+@dataclass(frozen=True)
+class Shards(Shared):
+    """Samples sorted by label and cut into equal shards, of which every client gets some.
+
+    Samples that do not fill a shard are left out at random, before sorting.
+
+    Reference: McMahan et al., Communication-efficient learning of deep networks from decentralized
+    data, AISTATS 2017.
+    """
+
+    shards: int = whole(2, ge=1)
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        size, pieces = self.size(len(labels), self.shards), self.clients * self.shards
+        used = rng.permutation(len(labels))[: size * pieces]
+        by_class = used[np.argsort(self.classes(labels)[1][used], kind="stable")]
+        shards = by_class.reshape(pieces, size)[rng.permutation(pieces)]
+        return list(shards.reshape(self.clients, -1))
+
+
+@dataclass(frozen=True)
+class Dirichlet(Shared):
+    """Each client wants classes in proportions of its own, drawn from Dir(alpha, ..., alpha).
+
+    Until all quotas are full, a client with room is picked uniformly and takes a sample of a class
+    drawn from its proportions, renormalised over the classes that are not used up.
+
+    alpha  concentration of each class: near 0 clients have one class, far above 1 all alike
+    sigma  0: all clients get the same number; otherwise log-normal numbers, see `quotas`
+
+    This is the partition of FedDyn and AdaBest.
+    Deviations: none in distribution; samples are not drawn one by one, see `turns` and
+    `classes_taken`.
+    Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021.
+    """
+
+    alpha: float = concentration()
+    _: KW_ONLY
+    sigma: float = inequality()
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        self.size(len(labels))
+        _, classes, stock = self.classes(labels)
+        wishes = log_dirichlet(rng, np.full(len(stock), self.alpha), self.clients)
+        clients = turns(rng, quotas(rng, len(labels), self.clients, self.sigma))
+        one_family, sure = np.zeros(len(stock), dtype=np.int64), np.zeros((self.clients, 1))
+        taken = classes_taken(rng, clients, stock, one_family, sure, wishes)
+        return dealt(rng, classes, clients, taken)
+
+
+@dataclass(frozen=True)
+class DirichletTotal(Shared):
+    """Each client wants classes in proportions drawn from Dir(alpha p), p the classes' shares.
+
+    Clients fill up one after the other. What a class lacks is made up from the others (see
+    `reassigned`). The last client takes all that is left, so every sample is used.
+
+    alpha  total concentration of all classes
+
+    This is the partition of FedNLP and FedGLAD.
+    Deviations: portions of the stock are rounded up exactly, not in floating point; hence one pass
+    always makes up a shortfall, and there is no second.
+    Reference: Lin et al., FedNLP: benchmarking federated learning methods for natural language
+    processing tasks, Findings of NAACL 2022.
+    """
+
+    alpha: float = concentration()
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        size = self.size(len(labels))
+        _, classes, stock = self.classes(labels)
+        shares = log_dirichlet(rng, self.alpha * (stock / len(labels)), self.clients - 1)
+        counts = []
+        for wanted in rounded(np.exp(shares), size):
+            counts.append(reassigned(wanted, stock))
+            stock = stock - counts[-1]
+        table = np.array([*counts, stock])
+        clients, taken = (np.repeat(ids.ravel(), table.ravel()) for ids in np.indices(table.shape))
+        return dealt(rng, classes, clients, taken)
+
+
+@dataclass(frozen=True)
+class Pachinko(Shared):
+    """Each client draws coarse labels from its own Dir(alpha), then fine ones from its Dir(beta).
+
+    Clients fill up one after the other, all with the same number of samples. When a fine label is
+    used up, the others of its coarse label take its share; when a coarse label is, all others do.
+
+    alpha  concentration of each coarse label
+    beta   concentration of each fine label among those of its coarse one
+
+    Reference: Reddi et al., Adaptive federated optimization, ICLR 2021 (CIFAR-100, 500 clients).
+    """
+
+    alpha: float = concentration(0.1)
+    beta: float = concentration(10.0)
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        if coarse is None:
+            raise UndriftError(f"{self}: these data have no coarse labels; use another partition")
+        clients = np.repeat(np.arange(self.clients), self.size(len(labels)))
+        names, classes, stock = self.classes(labels)
+        if names[-1] >= len(coarse):
+            raise UndriftError(
+                f"{self}: label {names[-1]} has no coarse label; coarse lists only {len(coarse)}"
+            )
+        kinds, families = np.unique(np.asarray(coarse)[names], return_inverse=True)
+        coarse_wishes = log_dirichlet(rng, np.full(len(kinds), self.alpha), self.clients)
+        fine_wishes = log_dirichlet(rng, np.full(len(names), self.beta), self.clients)
+        taken = classes_taken(rng, clients, stock, families, coarse_wishes, fine_wishes)
+        return dealt(rng, classes, clients, taken)
+
+
+PARTITIONS = {
+    "IID": IID,
+    "Dirichlet": Dirichlet,
+    "DirichletTotal": DirichletTotal,
+    "Pachinko": Pachinko,
+    "Shards": Shards,
+    "Natural": Natural,
+}
+
+
+def held_out(
+    parts: Sequence[np.ndarray], rng: np.random.Generator, count: int | None = None
+) -> tuple[Parts, Parts]:
+    """Training and validation clients: `count` clients, drawn at random, are kept for validation.
+
+    By default that is one in eleven, so that 110 clients are 100 to train and 10 to validate.
+    """
+    count = max(1, round(len(parts) / 11)) if count is None else count
+    if not 0 < count < len(parts):
+        raise UndriftError(
+            f"held_out(count={count}): must be at least 1 and leave a client to train, "
+            f"but there are {len(parts)} clients"
+        )
+    drawn = set(rng.choice(len(parts), count, replace=False).tolist())
+    training = [part for i, part in enumerate(parts) if i not in drawn]
+    return training, [parts[i] for i in sorted(drawn)]
+
+
+def federate(source: DataSet, partition: Partition, seed: int) -> FederatedData:
+    """Load a data set and share its training samples out among clients."""
+    data = source.load(seed)
+    labels, rng = data.targets.cpu().numpy(), stream(seed, "partition")
+    parts = partition.split(labels, rng, data.client_ids, data.coarse)
+    train, test = (data.inputs, data.targets), (data.test_inputs, data.test_targets)
+    return FederatedData.split(train, test, parts)

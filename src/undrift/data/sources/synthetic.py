@@ -1,0 +1,69 @@
+"""Made-up classification problems whose clients disagree as much as you like."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+import torch
+
+from undrift.config import Config, flag, real, whole
+from undrift.data.source import Source
+from undrift.rng import stream
+
+FEATURES, CLASSES = 60, 10
+SPREAD = np.arange(1, FEATURES + 1) ** -0.6
+"""Standard deviations of the features: Σ = diag(j^-1.2)."""
+
+TEST_SHARE = 5
+"""One in so many samples of a client is for testing."""
+
+
+@dataclass(frozen=True)
+class Synthetic(Config):
+    """Each client k labels its own kind of inputs by its own linear model.
+
+    alpha  how much the models differ:  u_k ~ N(0, alpha), W_k and b_k ~ N(u_k, 1)
+    beta   how much the inputs differ:  B_k ~ N(0, beta), v_k ~ N(B_k, 1), x ~ N(v_k, Σ)
+
+    The label is y = argmax softmax(W_k x + b_k), of 10 classes; x has 60 features. With `iid` all
+    clients have one model, W and b ~ N(0, 1), and v = 0. Every client has `samples` samples, or if
+    that is None, 50 and a log-normal (4, 2) number more. A fifth of each goes to the common test
+    set. What client k holds does not depend on the number of clients.
+
+    Deviations: alpha and beta are variances, as printed; the authors' program takes them for
+    standard deviations, which is another data set unless both are 0 or 1.
+    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020.
+    """
+
+    alpha: float = real(1.0, ge=0, lt=math.inf)
+    beta: float = real(1.0, ge=0, lt=math.inf)
+    _: KW_ONLY
+    clients: int = whole(30, ge=1)
+    samples: int | None = whole(None, ge=TEST_SHARE, optional=True)
+    iid: bool = flag(False)
+
+    def load(self, seed: int) -> Source:
+        clients = [self._client(seed, k) for k in range(self.clients)]
+        tests = [len(y) // TEST_SHARE for _, y in clients]
+        trains = [len(y) - test for (_, y), test in zip(clients, tests, strict=True)]
+        x, y = (torch.from_numpy(np.concatenate(arrays)) for arrays in zip(*clients, strict=True))
+        owners = np.repeat(np.arange(self.clients), np.add(tests, trains))
+        train = np.concatenate([np.arange(t + n) >= t for t, n in zip(tests, trains, strict=True)])
+        return Source(x[train], y[train], x[~train], y[~train], CLASSES, owners[train])
+
+    def _client(self, seed: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and labels of client k."""
+        rng = stream(seed, "synthetic client", k)
+        size = self.samples or 50 + int(rng.lognormal(4, 2))
+        if self.iid:
+            shared = stream(seed, "synthetic model")
+            W, b = shared.normal(size=(CLASSES, FEATURES)), shared.normal(size=CLASSES)
+            v = np.zeros(FEATURES)
+        else:
+            u, B = rng.normal(0, math.sqrt(self.alpha)), rng.normal(0, math.sqrt(self.beta))
+            W, b = rng.normal(u, 1, (CLASSES, FEATURES)), rng.normal(u, 1, CLASSES)
+            v = rng.normal(B, 1, FEATURES)
+        x = v + SPREAD * rng.normal(size=(size, FEATURES))
+        return x.astype(np.float32), (x @ W.T + b).argmax(axis=1)

@@ -1,0 +1,257 @@
+"""Figures: what a paper shows, as PNG and SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undrift.report.palette import ink
+from undrift.report.read import Floats, Run
+from undrift.report.units import percent, prefix
+
+COLUMN, PAGE = 3.4, 7.0
+"""inches: the width of one column and of a page of a two-column paper"""
+
+MOST_CLIENTS = 500
+"""clients that a picture of the partition shows at most"""
+
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": "#444444",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#E4E6EA",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.3,
+    "lines.dash_capstyle": "butt",
+    "savefig.dpi": 200,
+    "text.parse_math": False,
+    "svg.hashsalt": "undrift",
+    "svg.fonttype": "path",
+}
+
+
+def write_figures(run: Run, folder: Path) -> list[Path]:
+    """Write every figure that the run has data for; return the files written."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        for name, (size, draw) in _plan(run).items():
+            figure = Figure(figsize=size, layout="constrained")
+            draw(figure)
+            figure.draw_without_rendering()  # lays it out, once for both files
+            figure.set_layout_engine("none")
+            for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+                path = folder / f"{name}.{kind}"
+                figure.savefig(path, metadata=metadata)
+                written.append(path)
+    return written
+
+
+Draw = Callable[[Any], None]
+
+
+def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
+    """File name → size in inches and the function that draws it."""
+
+    def curves(*panels: tuple[str, str]) -> Draw:
+        def draw(figure: Any) -> None:
+            axes = figure.subplots(1, len(panels), squeeze=False)[0]
+            for ax, (metric, x) in zip(axes, panels, strict=True):
+                plot_curves(ax, run, metric, x)
+            _legend(figure, run)
+
+        return draw
+
+    legend = 0.17 * math.ceil(len(run.arms) / _legend_columns(run, COLUMN))
+    plan: dict[str, tuple[tuple[float, float], Draw]] = {}
+    if run.recorded("accuracy"):
+        plan["accuracy"] = (COLUMN, 2.3 + legend), curves(("accuracy", "round"))
+    if run.recorded("accuracy") and run.recorded("bytes"):
+        plan["accuracy_traffic"] = (COLUMN, 2.3 + legend), curves(("accuracy", "bytes"))
+    norms = [(metric, "round") for metric in ("x_norm", "h_norm") if run.recorded(metric)]
+    if norms:
+        plan["norms"] = (COLUMN * len(norms), 2.3 + legend), curves(*norms)
+    if run.recorded("drift"):
+        plan["drift"] = (COLUMN, 2.3 + legend), curves(("drift", "round"))
+    if run.label_counts is not None:
+        plan["partition"] = (PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), run)
+    panels = _overview(run)
+    if panels:
+        size = (PAGE * 1.15, 0.4 + 2.4 * math.ceil(len(panels) / 2))
+        plan["overview"] = size, lambda figure: _draw_overview(figure, run, panels)
+    return plan
+
+
+def _overview(run: Run) -> list[Draw]:
+    """What the overview shows: the first four of these that the run has data for."""
+    wanted = [
+        ("accuracy", "round", "Accuracy by round"),
+        ("accuracy", "bytes", "Accuracy by traffic"),
+        ("h_norm", "round", "Norm of the server's correction"),
+        ("drift", "round", "Client drift"),
+        ("x_norm", "round", "Norm of the model"),
+    ]
+    panels: list[Draw] = [
+        partial(plot_curves, run=run, metric=metric, x=x, title=title)
+        for metric, x, title in wanted
+        if run.recorded(metric) and run.recorded(x)
+    ]
+    if run.label_counts is not None:
+        panels.insert(3, partial(plot_partition, run=run, title="Labels of the clients"))
+    return panels[:4]
+
+
+def _draw_overview(figure: Any, run: Run, panels: list[Draw]) -> None:
+    axes = figure.subplots(math.ceil(len(panels) / 2), 2, squeeze=False).flat
+    for ax, draw in zip(axes, panels, strict=False):
+        draw(ax)
+    for ax in list(axes)[len(panels) :]:
+        ax.set_axis_off()
+    _legend(figure, run)
+
+
+_NAMES = {
+    "accuracy": "Test accuracy (%)",
+    "x_norm": "Norm of the model, ‖x‖",
+    "h_norm": "Norm of the correction, ‖h‖",
+    "drift": "Client drift (RMS distance)",
+}
+
+
+def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None:
+    """The mean of each algorithm with a band of one sd; a cross where a seed diverged."""
+    scale = 100.0 if metric == "accuracy" else 1.0
+    log = metric != "accuracy" and _wide(run, metric)
+    unit, label = _x_axis(run, x)
+    for index, arm in enumerate(run.arms):
+        style = ink(index)
+        (mean, sd), along = run.band(arm, metric), run.band(arm, x)[0] / unit
+        line = {"color": style.colour, "zorder": 3 + 0.01 * index}
+        ax.plot(along, scale * mean, linestyle=style.line, **line)
+        if sd is not None:
+            low = np.maximum(mean - sd, 0.1 * mean) if log else mean - sd
+            ax.fill_between(
+                along, scale * low, scale * (mean + sd), color=style.colour, alpha=0.14, linewidth=0
+            )
+        shared, diverged = run.shared_rounds(arm), run.diverged(arm)
+        for seed, curve in run.of(arm).items():
+            alone = curve.rounds >= (shared[-1] if shared.size else 0)
+            if alone.sum() > 1:  # this seed outlived another one: on its own from there
+                ax.plot(curve[x][alone] / unit, scale * curve[metric][alone], linewidth=0.6, **line)
+            if seed in diverged:
+                ax.plot(*_end(curve[x] / unit, scale * curve[metric]), "x", markersize=5, **line)
+    if metric == "accuracy" and run.target is not None:
+        ax.axhline(100 * run.target, color="#777777", linewidth=0.7, linestyle=(0, (2, 2)))
+        ax.annotate(
+            f"{percent(run.target)} %",
+            xy=(1, 100 * run.target),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=6.5,
+            color="#666666",
+        )
+    if log:
+        ax.set_yscale("log")
+    ax.set(xlabel=label, ylabel=_NAMES[metric], title=title)
+    ax.margins(x=0.01)
+    ax.set_xlim(left=0)
+
+
+def plot_partition(ax: Any, run: Run, title: str = "") -> None:
+    """How the classes are spread over clients: dots for few clients, a heat map for many."""
+    from matplotlib.ticker import MaxNLocator
+
+    counts = run.label_counts
+    if counts is None:
+        return
+    shown = counts[:MOST_CLIENTS]
+    clients, classes = shown.shape
+    if clients <= 40 and classes <= 30:
+        client, label = np.nonzero(shown)
+        area = 110.0 * shown[client, label] / shown.max()
+        ax.scatter(client, label, s=area, color=ink(0).colour, linewidths=0)
+        ax.set(xlim=(-0.7, clients - 0.3), ylim=(-0.7, classes - 0.3))
+    else:
+        share = shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
+        image = ax.imshow(
+            share.T, aspect="auto", origin="lower", cmap="Blues", vmin=0, vmax=1,
+            interpolation="nearest",
+        )  # fmt: skip
+        bar = ax.figure.colorbar(image, ax=ax, pad=0.015, fraction=0.04, ticks=[0, 0.5, 1])
+        bar.set_label("Share of the client's samples")
+        bar.outline.set_visible(False)
+        ax.grid(visible=False)
+    rest = f" (first {clients} of {len(counts)})" if clients < len(counts) else ""
+    ax.set(xlabel=f"Client{rest}", ylabel="Class", title=title)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+
+
+def _x_axis(run: Run, x: str) -> tuple[float, str]:
+    if x == "round":
+        return 1.0, "Round"
+    unit, name = prefix(run.largest(x) / 5)
+    return unit, f"Traffic, down and up ({name}B)"
+
+
+def _end(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """The last point that has a value, or no point."""
+    finite = np.flatnonzero(np.isfinite(x) & np.isfinite(y))[-1:]
+    return x[finite], y[finite]
+
+
+def _wide(run: Run, metric: str) -> bool:
+    """Whether the values span so much that only a logarithmic axis shows them all."""
+    values = np.concatenate([curve[metric] for curve in run.curves.values()])
+    values = values[np.isfinite(values)]
+    return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
+
+
+def _legend(figure: Any, run: Run) -> None:
+    from matplotlib.lines import Line2D
+
+    width = float(figure.get_size_inches()[0])
+    handles = [
+        Line2D([], [], color=ink(i).colour, linestyle=ink(i).line, label=_visible(arm.label))
+        for i, arm in enumerate(run.arms)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=_legend_columns(run, width))
+
+
+def _visible(label: str) -> str:
+    """matplotlib leaves labels that start with an underscore out of legends."""
+    return f" {label}" if label.startswith("_") else label
+
+
+def _legend_columns(run: Run, width: float) -> int:
+    longest = max(len(arm.label) for arm in run.arms)
+    fitting = max(1, int(width / (0.5 + 0.058 * longest)))
+    return math.ceil(len(run.arms) / math.ceil(len(run.arms) / fitting))  # rows of equal length

@@ -1,0 +1,274 @@
+"""Page: one self-contained HTML file with the table, interactive curves and the settings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undrift.report.panels import SECTIONS, Panel, panel_data
+from undrift.report.read import Run
+from undrift.report.summary import Row
+from undrift.report.tables import ALGORITHM, BEST, NOTES, footnote, table_columns
+from undrift.report.units import brief, percent, prefix
+
+_SETTINGS = {
+    "data": "Data",
+    "partition": "Partition",
+    "clients": "Clients",
+    "train_samples": "Training samples",
+    "test_samples": "Test samples",
+    "classes": "Classes",
+    "model": "Model",
+    "parameters": "Parameters",
+    "local": "Local training",
+    "sampler": "Cohorts",
+    "rounds": "Rounds",
+    "every": "Rounds between evaluations",
+    "seeds": "Seeds",
+    "target": "Target accuracy",
+    "hash": "Experiment",
+    "version": "undrift",
+}
+_SHOWN_ELSEWHERE = {"name", "algorithms", "command"}
+
+
+def render_page(run: Run, rows: Sequence[Row], pictures: Sequence[Path] = ()) -> str:
+    """The page as text. Everything that comes from the run directory is escaped."""
+    from plotly.offline import get_plotlyjs
+
+    return _fill(
+        _asset("page.html"),
+        {
+            "title": escape(run.name),
+            "css": _asset("page.css"),
+            "facts": _facts(run.experiment),
+            "lead": _lead(run, rows) + _progress(run),
+            "table": _table(run, rows),
+            "footnote": escape(footnote(run)),
+            "verdicts": _verdicts(run),
+            "sections": _sections(run),
+            "command": _command(run.experiment),
+            "settings": _settings(run),
+            "files": _files(pictures),
+            "footer": escape(f"Made by undrift {run.experiment.get('version', '')}".rstrip() + "."),
+            "data": _script_json(panel_data(run)),
+            "plotly": get_plotlyjs(),
+            "js": _asset("page.js"),
+        },
+    )
+
+
+def _fill(template: str, parts: Mapping[str, str]) -> str:
+    """Put each part in its place, in one pass: brackets inside a part are left alone."""
+    return re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)
+
+
+def _asset(name: str) -> str:
+    return files("undrift.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script_json(value: Any) -> str:
+    """JSON that cannot end the script element which holds it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _facts(experiment: Mapping[str, Any]) -> str:
+    seeds = len(experiment["seeds"])
+    said = [experiment.get(key) for key in ("data", "partition", "model", "sampler")]
+    if experiment.get("rounds") is not None:
+        said.append(f"{experiment['rounds']} rounds")
+    said.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
+    return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
+
+
+def _lead(run: Run, rows: Sequence[Row]) -> str:
+    """The result in a sentence or two."""
+    leader = next((row for row in rows if row.leads and row.final), None)
+    if leader is None or leader.final is None:
+        return "No algorithm finished on every seed."
+    name, final = escape(leader.arm.label), leader.final
+    spread = "" if final.sd is None else f" ± {100 * final.sd:.2f}"
+    text = f"<b>{name}</b> ends highest: {100 * final.mean:.2f}{spread} % after round"
+    text += f" {run.last_round}"
+    behind = [row for row in rows if row.behind is not None and row.complete]
+    if behind:
+        second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
+        gap = second.behind
+        if gap is not None:
+            wide = "" if gap.sd is None else f" ± {100 * gap.sd:.2f}"
+            text += f", {100 * gap.mean:.2f}{wide} points above {escape(second.arm.label)}"
+            text += f" on the same seed{'s' if len(run.seeds) > 1 else ''}"
+            if gap.sd is not None and gap.mean <= gap.sd:
+                text += ", a gap within the spread of the seeds"
+    return text + "." + _cheapest(run, rows)
+
+
+def _progress(run: Run) -> str:
+    """A warning if the run has not come to its end."""
+    total, ends = run.experiment.get("rounds"), {(v.algorithm, v.seed) for v in run.verdicts}
+    going = any((arm.name, seed) not in ends for arm in run.arms for seed in run.seeds)
+    if not isinstance(total, int) or run.last_round >= total or not going:
+        return ""
+    return f" The run has got to round {run.last_round} of {total} so far."
+
+
+def _cheapest(run: Run, rows: Sequence[Row]) -> str:
+    if run.target is None:
+        return ""
+    there = [row for row in rows if row.bytes_to is not None and row.reached == row.seeds]
+    if not there:
+        return f" No algorithm reaches {percent(run.target)} % on every seed."
+    least = min(there, key=lambda row: row.bytes_to.mean if row.bytes_to else 0.0)
+    cost = 0.0 if least.bytes_to is None else least.bytes_to.mean
+    (unit, letter), name = prefix(cost), escape(least.arm.label)
+    amount = f"{brief(cost / unit)} {letter}B"
+    return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
+
+
+def _table(run: Run, rows: Sequence[Row]) -> str:
+    columns = table_columns(run, rows)
+    text = {ALGORITHM, NOTES}
+    kinds = ['class="text"' if head in text else "" for head in columns]
+    lines = ["<table>", "<thead><tr>"]
+    lines += [f"<th {kind}>{_heading(h)}</th>" for h, kind in zip(columns, kinds, strict=True)]
+    lines += ["</tr></thead>", "<tbody>"]
+    for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
+        star = f" {BEST}" if row.leads else ""
+        first = f'<span class="mark"></span>{escape(row.arm.label)}{star}'
+        if row.arm.name != row.arm.label:
+            first += f"<small>{escape(row.arm.name)}</small>"
+        rest = [
+            f"<td {kind}>{escape(c)}</td>" for c, kind in zip(cells[1:], kinds[1:], strict=True)
+        ]
+        lines += ['<tr class="best">' if row.leads else "<tr>", f'<td class="text">{first}</td>']
+        lines += [*rest, "</tr>"]
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _heading(text: str) -> str:
+    """Escaped, and broken neither inside "80 %" nor inside a unit."""
+    return escape(text).replace(" %", "&nbsp;%")
+
+
+def _verdicts(run: Run) -> str:
+    labels = {arm.name: arm.label for arm in run.arms}
+    items = [
+        f"<li>{escape(labels.get(v.algorithm, v.algorithm))}, seed {v.seed}, ended in round"
+        f" {v.round}: {escape(v.reason)}</li>"
+        for v in run.verdicts
+    ]
+    return '<ul class="warn">' + "".join(items) + "</ul>" if items else ""
+
+
+def _sections(run: Run) -> str:
+    lines, absent = [], []
+    for title, panels in SECTIONS:
+        recorded = [panel for panel in panels if _worth_showing(run, panel)]
+        absent += [panel.title.lower() for panel in panels if panel not in recorded]
+        if recorded:
+            lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
+            lines += [_figure(panel, panel.caption + _legend(run, panel)) for panel in recorded]
+            lines += ["</div>", "</section>"]
+    if run.label_counts is not None:
+        lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">', _partition(run)]
+        lines += ["</div>", "</section>"]
+    else:
+        absent.append("labels of the clients")
+    if absent:
+        lines.append(f'<p class="note">Nothing to show in this run: {", ".join(absent)}.</p>')
+    return "\n".join(lines)
+
+
+def _worth_showing(run: Run, panel: Panel) -> bool:
+    if panel.metric == "dropped":
+        return any(bool((curve["dropped"] > 0).any()) for curve in run.curves.values())
+    return run.recorded(panel.metric)
+
+
+def _legend(run: Run, panel: Panel) -> str:
+    """How to read lines, bands and crosses: said once, in the first panel."""
+    if not panel.wide:
+        return ""
+    text = ""
+    if len(run.seeds) > 1:
+        text += " Lines are means over seeds, bands one standard deviation."
+    if run.verdicts:
+        text += " A cross marks the end of a diverged seed; thin lines are the seeds that go on."
+    return text
+
+
+def _figure(panel: Panel, caption: str) -> str:
+    flags = "".join(f' data-{name}="1"' for name in ("models", "positive") if getattr(panel, name))
+    width = "wide" if panel.wide else "half"
+    return (
+        f'<figure class="{width}">'
+        f"<figcaption><h3>{escape(panel.title)}</h3>"
+        f"<p>{escape(caption)}</p></figcaption>"
+        f'<div class="plot" id="plot-{panel.metric}" data-metric="{panel.metric}"'
+        f' data-title="{escape(panel.axis)}" data-digits="{panel.digits}"{flags}></div></figure>'
+    )
+
+
+def _partition(run: Run) -> str:
+    counts = np.zeros((1, 1), dtype=np.int64) if run.label_counts is None else run.label_counts
+    sizes = counts.sum(axis=1)
+    share = counts / np.maximum(sizes[:, None], 1)
+    share = share[sizes > 0] if sizes.any() else share
+    entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(axis=1)
+    caption = (
+        f"{len(counts)} clients of the first seed with {sizes.min()} to {sizes.max()} samples"
+        f" (median {np.median(sizes):g}). By the entropy of its labels, a client sees"
+        f" {np.exp(entropy).mean():.1f} of {counts.shape[1]} classes on average."
+    )
+    return (
+        '<figure class="wide"><figcaption><h3>Labels of the clients</h3>'
+        f'<p>{caption}</p></figcaption><div class="plot" id="plot-partition"></div></figure>'
+    )
+
+
+def _command(experiment: Mapping[str, Any]) -> str:
+    if not experiment.get("command"):
+        return ""
+    command = escape(str(experiment["command"]))
+    return (
+        f'<div class="command"><pre id="command">{command}</pre>'
+        '<button type="button" id="copy">Copy</button></div>'
+    )
+
+
+def _settings(run: Run) -> str:
+    extra = [key for key in run.experiment if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
+    names = _SETTINGS | {key: key.replace("_", " ").capitalize() for key in extra}
+    shown = {names[k]: run.experiment[k] for k in names if run.experiment.get(k) is not None}
+    algorithms = "<br>".join(f"<code>{escape(arm.name)}</code>" for arm in run.arms)
+    lines = [f"<tr><th>Algorithms</th><td>{algorithms}</td></tr>"]
+    lines += [
+        f"<tr><th>{escape(name)}</th><td>{_setting(value)}</td></tr>"
+        for name, value in shown.items()
+    ]
+    return "\n".join(lines)
+
+
+def _setting(value: Any) -> str:
+    text = escape(_plain(value))
+    return f"<code>{text}</code>" if "(" in text else text
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | list):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else ", ".join(map(str, value))
+
+
+def _files(pictures: Sequence[Path]) -> str:
+    links = [Path("table.csv"), Path("table.md"), *pictures]
+    shown = [f'<a href="{escape(path.as_posix())}">{escape(path.name)}</a>' for path in links]
+    return "Beside this page: " + ", ".join(shown) + "."

@@ -1,0 +1,47 @@
+"""Palette: the colour and the line of each algorithm, the same in every figure.
+
+The colours are those of Okabe and Ito, which people with any common colour blindness can tell apart
+(yellow is left out: it fades on white). Lines differ as well, so figures survive a grey printer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+_COLOURS = (  # on white, on a dark page
+    ("#0072B2", "#4FA8E0"),
+    ("#D55E00", "#F28444"),
+    ("#009E73", "#35C79B"),
+    ("#CC79A7", "#E39CC4"),
+    ("#E69F00", "#F2B632"),
+    ("#56B4E9", "#9AD4F5"),
+    ("#4D4D4D", "#C4C8CE"),
+)
+_LINES: tuple[tuple[Any, str], ...] = (  # matplotlib, plotly
+    ("-", "solid"),
+    ((0, (5, 1.2)), "7px,2px"),
+    ((0, (5, 1.2, 1, 1.2)), "7px,2px,2px,2px"),
+    ((0, (1.2, 1)), "2px,2px"),
+    ((0, (8, 1.5)), "12px,3px"),
+    ((0, (3, 1, 1, 1, 1, 1)), "5px,2px,2px,2px,2px,2px"),
+    ((0, (3, 1.2)), "4px,2px"),
+    ((0, (8, 1.5, 1, 1.5)), "12px,3px,2px,3px"),
+)
+
+
+@dataclass(frozen=True)
+class Ink:
+    """How one algorithm is drawn."""
+
+    colour: str
+    dark: str
+    line: Any
+    dash: str
+
+
+def ink(index: int) -> Ink:
+    """The ink of the algorithm at this place: 56 differ before the first repeats."""
+    colour, dark = _COLOURS[index % len(_COLOURS)]
+    line, dash = _LINES[index % len(_LINES)]
+    return Ink(colour, dark, line, dash)

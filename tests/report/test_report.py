@@ -1,0 +1,154 @@
+"""The report: loads nothing, runs nothing of others, and is the same bytes every time."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.report.directory import A, B, make_run
+from undrift.config import UndriftError
+from undrift.report import read_run, write_report
+from undrift.report.panels import MOST_POINTS, panel_data
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report, with its run directory inside."""
+    folder = tmp_path_factory.mktemp("report")
+    return write_report(make_run(folder / "run"), folder).parent
+
+
+class Loads(HTMLParser):
+    """Collects every attribute by which a page could fetch something, and all scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[tuple[str, str]] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if tag == "a" and name == "href":
+                self.links.append(value or "")
+            elif name in ("src", "href", "srcset", "data", "action", "poster", "background"):
+                self.fetched.append((tag, value or ""))
+
+
+def parsed(page: str) -> Loads:
+    found = Loads()
+    found.feed(page)
+    return found
+
+
+def test_page_loads_nothing(report: Path) -> None:
+    page = (report / "report.html").read_text()
+    found = parsed(page)
+    assert found.fetched == []
+    assert found.tags.count("script") == 3  # the data, plotly once, our own
+    assert not {"link", "iframe", "img", "object", "form"} & set(found.tags)
+    assert all(not link.startswith(("http", "/")) for link in found.links)
+    assert all((report / link).is_file() for link in found.links)
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "default-src 'none'" in page
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    verdict = {"algorithm": A, "seed": 0, "round": 15, "reason": f"{HOSTILE} & [[js]]"}
+    folder = make_run(
+        tmp_path,
+        labels={A: HOSTILE, B: "<img src=x onerror=alert(1)>|`*_$x^"},
+        verdicts=[verdict],
+        name=f"{HOSTILE}[[plotly]]",
+        data=HOSTILE,
+        command=f"undrift compare '</pre>{HOSTILE}'",
+        **{f"<b>{HOSTILE}": HOSTILE},
+    )
+    page = write_report(folder).read_text()
+    assert HOSTILE not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;[[plotly]]" in page
+    assert parsed(page).tags.count("script") == 3
+    data = re.search(r'id="data">(.*?)</script>', page)
+    assert data is not None
+    assert json.loads(data[1])["arms"][0]["label"] == HOSTILE
+    table = (folder / "table.md").read_text()
+    assert "<" not in table
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()[:4]}
+    assert len(widths) == 1  # the bar inside a label makes no new column
+
+
+def test_same_run_same_bytes(report: Path, tmp_path: Path) -> None:
+    again = write_report(report / "run", tmp_path / "again").parent
+    files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    assert {path.name for path in files} >= {
+        *("report.html", "table.md", "table.csv"),
+        *("accuracy.png", "accuracy.svg", "accuracy_traffic.svg", "norms.svg", "drift.svg"),
+        *("partition.svg", "overview.png"),
+    }
+    for path in files:
+        assert (report / path).read_bytes() == (again / path).read_bytes(), path
+
+
+def test_null_fields_are_left_out(tmp_path: Path) -> None:
+    missing = ("h_norm", "h_cosine", "drift", "gsi", "bytes_down", "bytes_up", "flops", "seconds")
+    folder = make_run(tmp_path, empty=(*missing, "train_loss", "cloud_accuracy", "dropped"))
+    (folder / "partition.json").unlink()
+    page = write_report(folder).read_text()
+    assert 'id="plot-accuracy"' in page
+    assert 'id="plot-drift"' not in page
+    assert 'id="plot-partition"' not in page
+    assert "Nothing to show in this run" in page
+    assert not (folder / "figures" / "drift.png").exists()
+    data = panel_data(read_run(folder))
+    assert list(data["axes"]) == ["round"]
+    assert data["partition"] is None
+
+
+def test_long_curves_are_thinned_to_their_ends(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    lines = [
+        json.dumps({"algorithm": A, "seed": 0, "round": t, "accuracy": 0.5})
+        for t in range(1, 3 * MOST_POINTS)
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    rounds = panel_data(read_run(folder))["arms"][0]["mean"]["round"]
+    assert len(rounds) == MOST_POINTS
+    assert (rounds[0], rounds[-1]) == (1, 3 * MOST_POINTS - 1)
+
+
+def test_many_clients_and_wide_values(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    counts = np.random.default_rng(0).integers(0, 9, (700, 12)).tolist()
+    (folder / "partition.json").write_text(json.dumps({"label_counts": counts}))
+    text = (folder / "metrics.jsonl").read_text().replace('"x_norm": 21.0', '"x_norm": 1e30')
+    (folder / "metrics.jsonl").write_text(text)
+    assert "first 500 of 700" in write_report(folder).read_text()
+
+
+def test_places_that_are_no_directories(tmp_path: Path) -> None:
+    with pytest.raises(UndriftError, match="not a directory"):
+        write_report(tmp_path / "nowhere")
+    with pytest.raises(UndriftError, match="must be a directory"):
+        write_report(make_run(tmp_path), tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "plotly"])
+def test_a_missing_extra_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UndriftError, match=re.escape('pip install "undrift[report]"')):
+        write_report(make_run(tmp_path))

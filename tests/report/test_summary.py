@@ -1,0 +1,171 @@
+"""The summary: numbers by hand, and the tables that show them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.directory import ACCURACY, A, Accuracies, B, make_run, page_of
+from undrift.report import csv_table, markdown_table, read_run, rich_table, summarise, write_report
+from undrift.report.panels import panel_data
+from undrift.report.units import brief, common_prefix, percent, prefix
+
+
+def rows_of(folder: Path) -> dict[str, Any]:
+    return {row.arm.name: row for row in summarise(read_run(folder))}
+
+
+def test_summary_by_hand(tmp_path: Path) -> None:
+    rows = rows_of(make_run(tmp_path))
+    a, b = rows[A], rows[B]
+    assert a.final.mean == pytest.approx(0.65)
+    assert a.final.sd == pytest.approx(math.sqrt(0.05**2 + 0.05**2))  # ddof = 1, two seeds
+    assert b.final.mean == pytest.approx(0.85)
+    assert (a.leads, b.leads) == (False, True)
+    assert a.behind.mean == pytest.approx(0.2)  # 0.8 - 0.7 and 0.9 - 0.6
+    assert a.behind.sd == pytest.approx(math.sqrt(0.02))
+    assert b.behind is None
+    assert b.peak.mean == pytest.approx(0.9)
+    assert b.tail.mean == pytest.approx(0.85)  # a tenth of four rounds is the last one
+    assert a.rounds_to.mean == pytest.approx((15 + 20) / 2)
+    assert a.bytes_to.mean == pytest.approx(1500 * (15 + 20) / 2)
+    assert b.flops_to.mean == pytest.approx(2e6 * 10)
+    assert b.bytes.mean == pytest.approx(1500 * 20)
+    assert (a.reached, a.diverged, a.unfinished) == (2, 0, 0)
+
+
+def test_a_narrow_lead_is_called_narrow(tmp_path: Path) -> None:
+    assert "within the spread" not in page_of(make_run(tmp_path))  # 0.2 ± 0.14
+    close: Accuracies = dict(ACCURACY) | {(A, 0): (0.9,) * 4}  # behind by -0.1 and 0.3
+    assert "within the spread of the seeds" in page_of(make_run(tmp_path, close))
+
+
+def test_target_reached_by_some_seeds_or_none(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, target=0.65)
+    row = rows_of(folder)[A]
+    assert (row.reached, row.rounds_to.mean, row.rounds_to.sd) == (1, 20, None)
+    assert "20 (1/2)" in markdown_table(read_run(folder), summarise(read_run(folder)))
+    run = read_run(make_run(tmp_path, target=0.99))
+    assert "never" in markdown_table(run, summarise(run))
+    assert "No algorithm reaches 99 %" in page_of(tmp_path)
+
+
+def test_tail_is_the_mean_of_the_last_tenth(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    lines = [
+        json.dumps({"algorithm": A, "seed": 0, "round": t, "accuracy": t / 100})
+        for t in range(1, 31)
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    row = rows_of(folder)[A]
+    assert row.tail.mean == pytest.approx(0.29)  # rounds 28, 29, 30
+    assert row.unfinished == 1  # seed 1 has not begun
+
+
+def test_one_seed_has_no_spread(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, {key: value for key, value in ACCURACY.items() if key[1] == 0})
+    run = read_run(folder)
+    rows = summarise(run)
+    assert rows[0].final is not None
+    assert rows[0].final.sd is None
+    assert "±" not in markdown_table(run, rows)
+    assert run.band(run.arms[0], "accuracy")[1] is None
+    page = page_of(folder)
+    assert "one seed" in page
+    assert all(switch["key"] != "lines" for switch in panel_data(run)["switches"])
+
+
+def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
+    accuracy: Accuracies = dict(ACCURACY) | {(B, 1): (0.5, 0.7, 0.1)}
+    verdict = {"algorithm": B, "seed": 1, "round": 15, "reason": "the model is not finite"}
+    folder = make_run(tmp_path, accuracy, [verdict])
+    run = read_run(folder)
+    rows = {row.arm.name: row for row in summarise(run)}
+    assert (rows[B].diverged, rows[B].unfinished) == (1, 0)
+    assert (rows[A].leads, rows[B].leads) == (True, False)
+    assert rows[B].final.n == 1
+    assert rows[B].behind.mean == pytest.approx(0.7 - 0.8)
+    assert rows[B].peak.mean == pytest.approx((0.9 + 0.7) / 2)
+    arm = run.arms[1]
+    assert run.shared_rounds(arm).tolist() == [5, 10]  # no mean of the survivors
+    mean, sd = run.band(arm, "accuracy")
+    assert mean == pytest.approx([0.45, 0.65])
+    assert sd == pytest.approx([math.sqrt(0.005)] * 2)
+    page = page_of(folder)
+    assert "1/2 seeds diverged" in page
+    assert "the model is not finite" in page
+
+
+def test_all_seeds_diverged_at_once(tmp_path: Path) -> None:
+    verdicts = [
+        {"algorithm": name, "seed": seed, "round": 5, "reason": "not finite"}
+        for name, seed in ACCURACY
+    ]
+    folder = make_run(tmp_path, verdicts=verdicts)
+    run = read_run(folder)
+    rows = summarise(run)
+    assert not any(row.leads for row in rows)
+    assert all(row.final is None and row.diverged == 2 for row in rows)
+    assert "No algorithm finished" in write_report(folder).read_text()
+
+
+def test_unfinished_runs_are_not_the_best(tmp_path: Path) -> None:
+    accuracy: Accuracies = dict(ACCURACY) | {(B, 1): (0.5, 0.7, 0.8)}
+    rows = rows_of(make_run(tmp_path, accuracy))
+    assert (rows[B].unfinished, rows[B].leads, rows[A].leads) == (1, False, True)
+
+
+def test_a_tie_has_two_winners(tmp_path: Path) -> None:
+    accuracy: Accuracies = {(name, seed): ACCURACY[A, seed] for name, seed in ACCURACY}
+    assert all(row.leads for row in rows_of(make_run(tmp_path, accuracy)).values())
+
+
+def test_without_a_target_the_totals_are_shown(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, target=None)
+    run = read_run(folder)
+    text = markdown_table(run, summarise(run))
+    assert "Traffic (kB)" in text
+    assert "30.0" in text
+    assert " to " not in text.splitlines()[0]
+    assert "least traffic" not in page_of(folder)
+
+
+def test_csv_holds_the_numbers_in_full(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    first, second = csv.DictReader(io.StringIO(csv_table(run, summarise(run))))
+    assert first["algorithm"] == A
+    assert float(first["final_mean"]) == pytest.approx(0.65)
+    assert float(second["bytes_to_mean"]) == 15000
+    assert (first["leads"], second["leads"], second["behind_mean"]) == ("0", "1", "")
+
+
+def test_terminal_table_takes_labels_as_they_are(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    run = read_run(make_run(tmp_path, labels={A: "[red]x[/red]", B: "y"}))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(rich_table(run, summarise(run)))
+    text = console.export_text()
+    assert "[red]x[/red]" in text
+    assert "65.00 ± 7.07" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234.4, "1,234"), (99.96, "100"), (56.71, "56.7"), (8.9, "8.90")]
+)
+def test_brief_numbers(value: float, text: str) -> None:
+    assert brief(value) == text
+
+
+def test_units() -> None:
+    assert prefix(2.5e6) == (1e6, "M")
+    assert prefix(0.2) == (1.0, "")
+    assert common_prefix([3e9, 2e6, math.nan, 0]) == (1e6, "M")
+    assert (percent(0.8), percent(0.825)) == ("80", "82.5")

@@ -1,0 +1,134 @@
+"""The command line: the main job end to end, and one clear sentence for every mistake."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from undrift.cli import main
+
+QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
+
+
+def compare(*arguments: str) -> None:
+    main(["compare", *arguments])
+
+
+def test_compare_writes_a_run_and_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    compare("fedavg", "AdaBest(beta=0.9)", *QUICK, "--target", "0.1", "--out", str(out))
+    shown = capsys.readouterr().out
+    assert shown.strip().endswith(f"report: {out / 'report.html'}")
+    assert "AdaBest" in shown
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["label"], row["round"]) for row in rows] == [
+        ("FedAvg", 2),
+        ("FedAvg", 4),
+        ("AdaBest", 2),
+        ("AdaBest", 4),
+    ]
+    assert (out / "report.html").stat().st_size > 100_000
+    assert (out / "figures" / "overview.png").exists()
+
+
+def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = []
+    for name in ("a", "b"):
+        compare("fedglad+fedadam", *QUICK, "--json", "--out", str(tmp_path / name))
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        for line in lines:
+            line.pop("seconds", None)
+        runs.append(lines[:-1])
+    assert runs[0] == runs[1]
+    assert runs[0][0]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
+
+
+def test_algorithms_see_the_same_cohorts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compare("fedavg", "AdaBest(mu=0, beta=0)", *QUICK, "--json", "--out", str(tmp_path))
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()][:-1]
+    a, b = rows[:2], rows[2:]
+    assert [row["label_similarity"] for row in a] == [row["label_similarity"] for row in b]
+    assert [row["accuracy"] for row in a] == [row["accuracy"] for row in b]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["fedavg", "--data", "digitz"], "did you mean 'digits'"),
+        (
+            ["fedavg", "--partition", "Dirichlet(clients=100, alpha=0)"],
+            "alpha must be a number > 0",
+        ),
+        (["fedavg", "--sampler", "Uniform(101)"], "use at most 100 clients per round"),
+        (["fedavg", "--partition", "IID(clients=5000)"], "use at most 1437 clients"),
+        (["AdaBest(bta=0.9)"], "did you mean 'beta'"),
+        (["AdaBest(beta=1.5)"], "beta must be a number >= 0 and <= 1"),
+        (["adabezt"], "did you mean 'AdaBest'"),
+        (["fedavg", "--model", "mpl"], "did you mean 'mlp'"),
+        (["fedavg", "--lr", "0"], "lr must be a number > 0"),
+        (["fedavg", "--lr", "fast"], "lr"),
+        (["fedavg", "--epochs", "2", "--steps", "3"], "epochs or steps, not both"),
+        (["fedavg", "--rounds", "0"], "rounds must be a whole number >= 1"),
+        (["fedavg", "--seeds", "0"], "seeds"),
+        (["fedavg", "--batching", "magic"], "must be one of 'bootstrap'"),
+        (["fedavg", "--dropout", "2"], "dropout must be a number"),
+        (["fedavg", "fedavg"], "named twice"),
+        ([], "name at least one algorithm"),
+        (["Adam()"], "not an algorithm"),
+        (["fedavg", "--model", "adabest_cnn"], "images must have the shape"),
+        (["fedavg", "--no-such-option", "1"], "--no-such-option"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(SystemExit) as exit:
+        compare(*arguments, "--out", str(out))
+    said = capsys.readouterr()
+    assert exit.value.code == 2
+    assert says in said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert "Traceback" not in said.err
+    assert not out.exists()
+
+
+def test_a_folder_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SystemExit) as exit:
+        compare("fedavg", *QUICK, "--out", str(tmp_path / "file" / "run"))
+    assert exit.value.code == 2
+    assert "choose another folder with --out" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_things_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(SystemExit) as exit:
+        compare("fedavg", *QUICK, "--out", str(tmp_path))
+    assert exit.value.code == 2
+    assert "holds something else" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("kind", ["algorithms", "data", "models", "partitions", "samplers"])
+def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list", kind, "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    assert all(row["about"] for row in rows)
+
+
+def test_a_diverging_run_ends_with_a_verdict(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    compare("fedavg", "fedprox", *QUICK, "--lr", "1e30", "--out", str(out))
+    verdicts = json.loads((out / "verdicts.json").read_text())
+    assert {verdict["algorithm"] for verdict in verdicts} == {"FedAvg()", "FedProx(mu=0.01)"}
+    assert all(verdict["reason"] for verdict in verdicts)
