@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, ClientFacts, Gradient, Struct
-from undrift.rng import torch_stream
+from undrift.data.federated import Transform
+from undrift.rng import stream, torch_stream
 from undrift.task import CHUNK, Task
 
 
@@ -31,6 +32,7 @@ class Work:
     lr0: float
     weight_decay: float
     n_mean: float
+    transform: Transform | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def client_round(
     """One client's local training: begin, K times direction and move, upload."""
     own = task.unpack(buffers)
     losses: list[Tensor] = []
+    rng = stream(work.seed, "augmentation", work.t, work.client)
     stage = "begin"
     try:
         with torch_stream(work.seed, "model", work.t, work.client):
@@ -56,7 +59,7 @@ def client_round(
             local = algorithm.begin(down, me, c)
             for k, batch in enumerate(work.batches):
                 stage = f"local step {k + 1}"
-                grad = _gradient(task, work, batch, own, losses)
+                grad = _gradient(task, work, batch, own, losses, rng)
                 d = algorithm.direction(grad, local, down, me, c)
                 local = algorithm.move(local, d, down, c)
             stage = "upload"
@@ -84,13 +87,12 @@ def client_facts(task: Task, work: Work, buffers: Tensor) -> ClientFacts:
     def full_grad(x: Tensor) -> Tensor:
         parts = np.array_split(np.arange(n), -(-n // CHUNK))
         whole = (
-            _gradient(task, work, part, task.unpack(buffers), [])(x) * (len(part) / n)
-            for part in parts
+            _gradient(task, work, part, task.unpack(buffers))(x) * (len(part) / n) for part in parts
         )
         return sum(whole, torch.zeros_like(x))
 
     def first_grad(x: Tensor) -> Tensor:
-        return _gradient(task, work, work.batches[0], task.unpack(buffers), [])(x)  # type: ignore[no-any-return]
+        return _gradient(task, work, work.batches[0], task.unpack(buffers))(x)  # type: ignore[no-any-return]
 
     return ClientFacts(
         t=work.t,
@@ -109,15 +111,19 @@ def _gradient(
     work: Work,
     batch: np.ndarray,
     buffers: dict[str, Tensor],
-    losses: list[Tensor],
+    losses: list[Tensor] | None = None,
+    rng: np.random.Generator | None = None,
 ) -> Gradient:
     """The gradient function of one mini-batch, weight decay included; it notes each loss."""
     positions = torch.from_numpy(batch).to(work.targets.device)
     inputs, targets = work.inputs[positions], work.targets[positions]
+    if work.transform is not None:
+        inputs = work.transform(inputs, rng)
 
     def grad(x: Tensor) -> Tensor:
         loss, g = task.gradient(x, buffers, inputs, targets)
-        losses.append(loss)
+        if losses is not None:
+            losses.append(loss)
         return g + work.weight_decay * x if work.weight_decay else g
 
     return grad

@@ -41,7 +41,7 @@ class Meter:
         self.bytes_up += round.bytes_up
         self.seconds += round.seconds
         trained = sum(int(self.data.sizes[i]) for i in round.delivered)
-        self.flops += self.cost.flops(round.steps, round.samples, trained)
+        self.flops += self.cost.flops(round.steps, round.samples, trained, len(round.delivered))
         if self._h is not None and round.mean is not None:
             self.h_cosine = cosine(self._h, round.mean.raw)
         self._h = round.server.h if "h" in round.server else None
@@ -71,9 +71,7 @@ class Meter:
         if round.state.models is not None:
             models["all"] = all_clients(round.state.models, self.task.x0, self._shares())
         for name, x in models.items():
-            loss, accuracy = self.task.evaluate(
-                x, round.buffers, self.data.test_inputs, self.data.test_targets
-            )
+            loss, accuracy = self.task.evaluate(x, round.buffers, *self.data.test)
             row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         chosen = self.algorithm.deploys
         return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from undrift import algorithms, optim, parts
@@ -10,9 +11,21 @@ from undrift.core import Algorithm, Part
 
 OPTIMISERS = ("SGD", "HeavyBall", "SGDm", "Adagrad", "RMSProp", "Adam", "Yogi", "Plateau")
 
+
+def _around_fedavg(part: Callable[..., object]) -> Callable[..., object]:
+    """A part that is put around FedAvg where nothing else is given."""
+
+    @functools.wraps(part)
+    def make(*given: object, **options: object) -> object:
+        return part(*(given or (algorithms.FedAvg(),)), **options)
+
+    takes_inner = isinstance(part, type) and issubclass(part, Part)
+    return make if takes_inner else part
+
+
 NAMES: dict[str, Callable[..., object]] = {
     **{name: getattr(algorithms, name) for name in algorithms.__all__},
-    **{name: getattr(parts, name) for name in parts.__all__},
+    **{name: _around_fedavg(getattr(parts, name)) for name in parts.__all__},
     **{name: getattr(optim, name) for name in OPTIMISERS},
 }
 

@@ -105,6 +105,9 @@ class HeavyBall(Optimiser):
     def a(self) -> float:
         return 1.0
 
+    def numerator(self, q: Struct, g: Vector) -> Vector:
+        return self.beta * q.m + g if self.beta else g
+
 
 @dataclass(frozen=True)
 class SGDm(Optimiser):

@@ -151,6 +151,7 @@ def _work(data: FederatedData, local: Local, seed: int, t: int, client: int, n_m
         lr0=local.lr,
         weight_decay=local.weight_decay,
         n_mean=n_mean,
+        transform=data.transform,
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, unknown
+from undrift.data.federated import Transform
 
 Loss = Callable[[Any, Tensor], Tensor]
 """Outputs and targets to the mean loss over the batch."""
@@ -126,7 +127,12 @@ class Task:
 
     @torch.no_grad()
     def evaluate(
-        self, x: Tensor, buffers: Tensor, inputs: Tensor, targets: Tensor
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        transform: Transform | None = None,
     ) -> tuple[float, float]:
         """Mean loss and, for classification, the share of right answers (else nan)."""
         self._fill(x, self.unpack(buffers))
@@ -135,7 +141,7 @@ class Task:
         for some, wanted in zip(
             torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True
         ):
-            outputs = self.model(some)
+            outputs = self.model(transform(some, None) if transform else some)
             loss += float(self.loss(outputs, wanted)) * len(wanted)
             if self.classifies:
                 right += float((outputs.argmax(1) == wanted).float().sum())

@@ -194,7 +194,7 @@ def assert_same_distribution(ones, others):
 SEEDS = range(700)
 
 
-@pytest.mark.parametrize(("sizes", "sigma"), [([3, 8, 14], 0.0), ([2, 2, 12], 0.6)])
+@pytest.mark.parametrize(("sizes", "sigma"), [([3, 8, 14], 0.0), ([4, 4, 16], 2.0)])
 def test_dirichlet_is_distributed_like_its_process(sizes, sigma):
     labels = np.repeat(np.arange(len(sizes)), sizes)
     partition = Dirichlet(4, 0.5, sigma=sigma)
@@ -205,12 +205,12 @@ def test_dirichlet_is_distributed_like_its_process(sizes, sigma):
 
 
 def test_pachinko_is_distributed_like_its_process():
-    coarse = np.array([0, 1, 0, 1, 0])
-    labels = np.repeat(np.arange(5), [2, 4, 6, 3, 3])
-    partition = Pachinko(3, 0.5, 2.0)
+    coarse = np.array([0, 1, 0, 1])
+    labels = np.repeat(np.arange(4), [1, 2, 11, 10])  # 0 and 1 run out while their kind does not
+    partition = Pachinko(3, 2.0, 0.3)
     assert_same_distribution(
         [counts(partition.split(labels, rng(1, seed), coarse=coarse), labels) for seed in SEEDS],
-        [coarse_then_fine(labels, rng(2, seed), 3, coarse, 0.5, 2.0) for seed in SEEDS],
+        [coarse_then_fine(labels, rng(2, seed), 3, coarse, 2.0, 0.3) for seed in SEEDS],
     )
 
 
@@ -225,6 +225,7 @@ def test_rounded_by_hand():
     shares = np.array([[0.5, 0.25, 0.125, 0.125], [0.0, 0.125, 0.125, 0.75], [1.0, 0.0, 0.0, 0.0]])
     # times 12: 6, 3, 1.5, 1.5; halves become 2, and then there is room for 1 of the last class
     assert rounded(shares, 12).tolist() == [[6, 3, 2, 1], [0, 2, 2, 8], [12, 0, 0, 0]]
+    assert rounded(np.array([[0.25, 0.25, 0.5]]), 10).tolist() == [[2, 2, 6]]
 
 
 def test_reassigned_by_hand():

@@ -370,3 +370,27 @@ def test_only_local_steps_move_the_buffers(name: str) -> None:
     """Not the further gradients that some algorithms ask for."""
     plain = next_round("fedavg(weights='uniform')", (0, 1), None, steps=1)
     assert gap(next_round(name, (0, 1), None, steps=1).buffers, plain.buffers) <= 1e-12
+
+
+class Counting(nn.Module):
+    """A model that replaces its buffer instead of changing it in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.seen = self.seen + len(x)
+        return self.linear(x)
+
+
+def test_a_buffer_may_be_replaced() -> None:
+    _, data = batch_norm()
+    task = Task(Counting(), dtype=torch.float64)
+    local = Local(steps=3, batching="full")
+    sampler = Explicit(((0, 1),))
+    for now in rounds(algorithm("fedavg"), task, data, total=2, sampler=sampler, local=local):
+        mean = (4 * 4 + 9 * 9) / 13  # each client sees its own samples in every step
+        assert float(now.buffers) == pytest.approx(now.t * 3 * mean, abs=1e-12)

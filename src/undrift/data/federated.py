@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,11 +14,17 @@ from torch import Tensor
 from undrift.config import UndriftError
 
 
+Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
+"""A batch of inputs as stored to what the model is given: scaling, and augmentation where there is
+a generator to draw from, that is, in local training."""
+
+
 @dataclass(frozen=True, eq=False)
 class FederatedData:
     """Training samples shared out among clients, and test samples for everybody.
 
     Client i holds the samples `order[offsets[i] : offsets[i + 1]]` of `inputs` and `targets`.
+    Inputs stay as they are stored, pixels as bytes, until `transform` makes a batch of them.
     """
 
     inputs: Tensor
@@ -27,6 +33,7 @@ class FederatedData:
     offsets: np.ndarray
     test_inputs: Tensor
     test_targets: Tensor
+    transform: Transform | None = None
 
     @classmethod
     def split(
@@ -34,12 +41,13 @@ class FederatedData:
         train: tuple[Any, Any],
         test: tuple[Any, Any],
         parts: Sequence[np.ndarray],
+        transform: Transform | None = None,
     ) -> FederatedData:
         """Share samples out: `parts` has the sample numbers of each client."""
         order = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
         offsets = np.cumsum([0, *(len(part) for part in parts)])
         tensors = [torch.as_tensor(array) for array in (*train, *test)]
-        return cls(tensors[0], tensors[1], order, offsets, tensors[2], tensors[3])
+        return cls(tensors[0], tensors[1], order, offsets, tensors[2], tensors[3], transform)
 
     @classmethod
     def of_clients(
@@ -72,6 +80,11 @@ class FederatedData:
         rows = torch.from_numpy(self.order[self.offsets[i] : self.offsets[i + 1]])
         rows = rows.to(self.targets.device)
         return self.inputs[rows], self.targets[rows]
+
+    @property
+    def test(self) -> tuple[Tensor, Tensor, Transform | None]:
+        """Test inputs and targets, and how to make batches of them."""
+        return self.test_inputs, self.test_targets, self.transform
 
     @cached_property
     def label_counts(self) -> np.ndarray:

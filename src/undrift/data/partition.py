@@ -276,4 +276,4 @@ def federate(source: DataSet, partition: Partition, seed: int) -> FederatedData:
     labels, rng = data.targets.cpu().numpy(), stream(seed, "partition")
     parts = partition.split(labels, rng, data.client_ids, data.coarse)
     train, test = (data.inputs, data.targets), (data.test_inputs, data.test_targets)
-    return FederatedData.split(train, test, parts)
+    return FederatedData.split(train, test, parts, data.transform)

@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from undrift.data.federated import Transform
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -15,6 +17,7 @@ class Source:
 
     client_ids  the owner of each training sample, where the data have natural owners
     coarse      the coarse label of each fine label, where the data have both
+    transform   what makes a batch for the model out of inputs as they are stored
     """
 
     inputs: Tensor
@@ -24,6 +27,7 @@ class Source:
     classes: int
     client_ids: np.ndarray | None = None
     coarse: np.ndarray | None = None
+    transform: Transform | None = None
 
     def load(self, seed: int) -> Source:
         """Itself: samples in memory may stand wherever a data set is named."""
