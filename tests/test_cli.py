@@ -68,7 +68,7 @@ def test_algorithms_see_the_same_cohorts(
         (["AdaBest(bta=0.9)"], "did you mean 'beta'"),
         (["AdaBest(beta=1.5)"], "beta must be a number >= 0 and <= 1"),
         (["adabezt"], "did you mean 'AdaBest'"),
-        (["fedavg", "--model", "mpl"], "did you mean 'mlp'"),
+        (["fedavg", "--model", "mpl"], "did you mean 'MLP'"),
         (["fedavg", "--lr", "0"], "lr must be a number > 0"),
         (["fedavg", "--lr", "fast"], "lr"),
         (["fedavg", "--epochs", "2", "--steps", "3"], "epochs or steps, not both"),

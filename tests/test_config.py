@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undrift.algorithms import AdaBest, FedAvg, FedDyn, FedNova, FedProx, Scaffold
+from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, FedNova, FedProx
 from undrift.batches import Local
 from undrift.config import UndriftError, parse
 from undrift.names import NAMES, algorithm
@@ -39,7 +39,7 @@ from undrift.sampling import SAMPLERS, AdaFL, Explicit, Uniform
         ("FedYogi(0.1, weights='uniform')", ServerOpt(FedAvg(weights="uniform"), Yogi(lr=0.1))),
         ("fedglad+fedadam", FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))),
         ("fedglad(gamma=0.1)+fedprox(mu=0.1)", FedGLAD(FedProx(0.1), gamma=0.1)),
-        ("serveropt(SGD(lr=0.5))+scaffold", ServerOpt(Scaffold(), SGD(lr=0.5))),
+        ("serveropt(SGD(lr=0.5))+scaffold", ServerOpt(SCAFFOLD(), SGD(lr=0.5))),
         ("fedglad+ida+prox(0.2)+feddyn", FedGLAD(IDA(Prox(FedDyn(), 0.2)))),
         ("LocalOpt(fedavg, Adam)", LocalOpt(FedAvg(), Adam())),
         ("fednova(mu=1)", FedNova(mu=1.0)),
@@ -115,7 +115,7 @@ def test_configs_are_frozen() -> None:
     ("text", "parts"),
     [
         ("adabst", ["'adabst'", "did you mean 'AdaBest'?", "FedDyn"]),
-        ("Scafold()", ["did you mean 'Scaffold'?"]),
+        ("Scafold()", ["did you mean 'SCAFFOLD'?"]),
         ("fedgald+fedavg", ["did you mean 'FedGLAD'?"]),
         ("ServerOpt(FedAvg(), Adm())", ["did you mean 'Adam'?"]),
         ("qqqq", ["'qqqq'", "known: AdaBest"]),
@@ -143,7 +143,7 @@ def test_configs_are_frozen() -> None:
         ("AdaBest(", ["not a valid algorithm", "Name(parameter=value)"]),
         ("fedavg;fedavg", ["not a valid algorithm"]),
         ("0.1+fedavg", ["'0.1' cannot stand before a '+'"]),
-        ("FedProx(mu=0.1, mu=0.2)", ["mu"]),
+        ("FedProx(mu=0.1, mu=0.2)", ["given twice"]),
     ],
 )
 def test_errors_say_what_is_wrong_and_what_would_be_right(text: str, parts: list[str]) -> None:

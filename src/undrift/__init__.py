@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 from undrift.algorithms import (
     MFL,
+    SCAFFOLD,
     AdaBest,
     FedAvg,
     FedDyn,
@@ -19,13 +20,12 @@ from undrift.algorithms import (
     FedProx,
     Mime,
     MimeLite,
-    Scaffold,
-    ScaffoldM,
+    SCAFFOLDm,
 )
 from undrift.batches import Local
 from undrift.check import LAWS, LawBroken, check_algorithm
 from undrift.config import UndriftError
-from undrift.core import Algorithm, ClientFacts, Part, RoundFacts, Struct
+from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
 from undrift.data import FederatedData
 from undrift.data.partition import (
     IID,
@@ -67,6 +67,7 @@ __all__ = [
     "LAWS",
     "MD",
     "MFL",
+    "SCAFFOLD",
     "SGD",
     "AdaBest",
     "AdaFL",
@@ -74,7 +75,7 @@ __all__ = [
     "Adam",
     "Algorithm",
     "Bernoulli",
-    "ClientFacts",
+    "Client",
     "Clip",
     "Digits",
     "Dirichlet",
@@ -111,9 +112,8 @@ __all__ = [
     "Round",
     "RoundFacts",
     "RoundRobin",
+    "SCAFFOLDm",
     "SGDm",
-    "Scaffold",
-    "ScaffoldM",
     "ServerOpt",
     "Shards",
     "Snapshot",

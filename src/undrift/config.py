@@ -36,10 +36,16 @@ def real(
     """A float field inside a range; an int is taken as a float."""
 
     def check(value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or math.isnan(value) or not _inside(value, ge, gt, le, lt):
-            raise ValueError(f"must be a number{_range(ge, gt, le, lt)}")
-        return float(value)
+        must = f"must be a number{_range(ge, gt, le, lt)}"
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(must)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise ValueError(f"{must}, and not this large") from None
+        if math.isnan(number) or not _inside(number, ge, gt, le, lt):
+            raise ValueError(must)
+        return number
 
     return _field(default, _or_none(check) if optional else check)
 
@@ -58,8 +64,31 @@ def whole(
     return _field(default, _or_none(check) if optional else check)
 
 
-def choice(default: str, *others: str) -> Any:
-    """A string field with a fixed list of values, the first of which is the default."""
+def wholes(default: tuple[int, ...], *, ge: int | None = None) -> Any:
+    """A field for a tuple of ints, each with a lower bound."""
+
+    def check(value: Any) -> Any:
+        numbers = tuple(value) if isinstance(value, tuple | list) else (None,)
+        if not all(type(one) is int and _inside(one, ge, None, None, None) for one in numbers):
+            raise ValueError(f"must be a tuple of whole numbers{_range(ge, None, None, None)}")
+        return numbers
+
+    return _field(default, check)
+
+
+def text(default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
+    """A string field that is not empty."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, str) or not value:
+            raise ValueError("must be a text")
+        return value
+
+    return _field(default, _or_none(check) if optional else check)
+
+
+def choice(default: str | int, *others: str | int) -> Any:
+    """A field with a fixed list of values, the first of which is the default."""
     options = (default, *others)
 
     def check(value: Any) -> Any:
@@ -138,14 +167,17 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
     """Make the object that `text` names: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`.
 
     The text is read as a syntax tree of calls and literals; nothing in it is ever executed.
-    Names are those of `names`, in any case; `a+b+c` is a(b(c)), `a(x=1)+b` is a(b, x=1).
+    Names are those of `names`, in any case and with or without underscores; `a+b+c` is a(b(c)),
+    `a(x=1)+b` is a(b, x=1).
     """
-    lowered = {name.lower(): make for name, make in names.items()}
+    folded = {_fold(name): make for name, make in names.items()}
 
     def build(node: ast.expr) -> Any:
         match node:
+            case ast.Name(id="inf"):
+                return math.inf
             case ast.Name(id=name):
-                return find(name)()
+                return call(name, [], [])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(
                 keyword.arg for keyword in keywords
             ):
@@ -157,7 +189,7 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
                 )
         try:
             return ast.literal_eval(node)
-        except ValueError:
+        except (ValueError, TypeError):
             shown = ast.unparse(node)
             raise UndriftError(f"{text!r}: {shown!r} is neither a name nor a plain value") from None
 
@@ -176,13 +208,15 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
         raise UndriftError(f"{text!r}: {ast.unparse(outer)!r} cannot stand before a '+'")
 
     def find(name: str) -> Callable[..., Any]:
-        if name.lower() not in lowered:
+        if _fold(name) not in folded:
             raise UndriftError(unknown(kind, name, names))
-        return lowered[name.lower()]
+        return folded[_fold(name)]
 
     def call(name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
         make = find(name)
         given = {keyword.arg: build(keyword.value) for keyword in keywords if keyword.arg}
+        if len(given) < len(keywords):
+            raise UndriftError(f"{_name(make)}: a parameter is given twice, or not by name")
         try:
             return make(*args, **given)
         except TypeError as error:
@@ -194,12 +228,14 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
             raise UndriftError(f"{_name(make)}: {error}") from None
 
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        built = build(ast.parse(text.strip(), mode="eval").body)
+    except UndriftError:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        shown = text if len(text) < 80 else text[:77] + "..."
         raise UndriftError(
-            f"{text!r} is not a valid {kind}; write it like Name(parameter=value)"
+            f"{shown!r} is not a valid {kind}; write it like Name(parameter=value)"
         ) from None
-    built = build(tree)
     if not isinstance(built, Config):
         raise UndriftError(f"{text!r} is a plain value, not a {kind}")
     return built  # type: ignore[return-value]
@@ -212,6 +248,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name.lower(), list(folded), n=1)
     guess = f"did you mean {folded[near[0]]!r}? " if near else ""
     return f"no {kind} is called {name!r}; {guess}known: {', '.join(options)}"
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _name(make: Callable[..., Any]) -> str:

@@ -2,7 +2,7 @@
 
     s     what the server keeps: x (the cloud model), xbar (the aggregate model), ...
     down  what the server sends                   me    what a client remembers between rounds
-    local a client's variables in a round: y, ... c     this client, this round (`ClientFacts`)
+    local a client's variables in a round: y, ... c     this client, this round (`Client`)
     up    what a client sends: delta = x - y, ... r     this round, for the server (`RoundFacts`)
 
 All of them but the facts are `Struct`s of vectors. An algorithm is a frozen dataclass of pure
@@ -28,7 +28,7 @@ from undrift.config import whole as whole
 Vector = Any
 """A flat tensor of parameters. Algorithms use its arithmetic only, so no framework is named."""
 
-Gradient = Callable[[Vector], Vector]
+Grad = Callable[[Vector], Vector]
 """The gradient of a loss (weight decay included) as a function of the parameters."""
 
 Weights = Literal["samples", "uniform"]
@@ -95,7 +95,7 @@ class Struct:
 
 
 @dataclass(frozen=True)
-class ClientFacts:
+class Client:
     """What a client knows of itself and the round."""
 
     t: int
@@ -110,9 +110,9 @@ class ClientFacts:
     """local step size before any decay, eta"""
     n_mean: float
     """mean samples over all registered clients"""
-    full_grad: Gradient
+    full_grad: Grad
     """gradient over all its samples"""
-    first_grad: Gradient
+    first_grad: Grad
     """gradient over the first mini-batch of the round"""
 
 
@@ -170,27 +170,23 @@ class Algorithm(Config):
         """What the server sends to every client of the cohort."""
         return Struct(x=s.x)
 
-    def survey(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
         """What a client answers before training; the mean joins `down` and, later, `mean`."""
         return Struct()
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         """The client's variables before its first step; y is its model."""
         return Struct(y=down.x)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         """The gradient that the client trusts, at y, from the mini-batch gradient function."""
         return grad(local.y)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         """The client's variables after a step along that direction."""
         return local | Struct(y=local.y - c.lr * d)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         """What the client sends, and what it will remember if that is accepted."""
         return Struct(delta=down.x - local.y), me
 
@@ -280,23 +276,19 @@ class Part(Algorithm):
     def download(self, s: Struct) -> Struct:
         return self.inner.download(s)
 
-    def survey(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
         return self.inner.survey(down, me, c)
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         return self.inner.begin(down, me, c)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         return self.inner.direction(grad, local, down, me, c)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         return self.inner.move(local, d, down, c)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         return self.inner.upload(local, down, me, c)
 
     def receive(self, s: Struct, up: Struct, groups: tuple[int, ...]) -> Struct:

@@ -28,7 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from undrift.core import Algorithm, ClientFacts, Gradient, RoundFacts, Struct, weighted_mean
+from undrift.core import Algorithm, Client, Grad, RoundFacts, Struct, weighted_mean
 from undrift.task import Task
 
 Terms = dict[str, float]
@@ -223,7 +223,7 @@ class _Rehearsal:
         self.server = algorithm.init_server(x, self.groups)
         self.me = me = algorithm.init_client(x)
         self.down, self.answer = algorithm.download(self.server), Struct()
-        facts = ClientFacts(
+        facts = Client(
             t=3,
             n=50,
             steps=20,
@@ -299,7 +299,7 @@ class _Tally:
         self.rate = ""
         self.counts: Counter[str] = Counter()
 
-    def gradient(self, unit: str) -> Gradient:
+    def gradient(self, unit: str) -> Grad:
         def gradient(y: Tensor) -> Tensor:
             self.counts[self.rate + unit] += 1
             return torch.ones_like(y)

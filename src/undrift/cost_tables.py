@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from undrift import models
-from undrift.algorithms import MFL, AdaBest, FedAvg, FedDyn, FedGBO, MimeLite, Scaffold, ScaffoldM
+from undrift.algorithms import MFL, SCAFFOLD, AdaBest, FedAvg, FedDyn, FedGBO, MimeLite, SCAFFOLDm
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
 from undrift.cost import Terms, add, client_work, formula, messages, server_work, vector_work
@@ -63,7 +63,7 @@ class Adjustment:
 
 ALGORITHMS: dict[str, Algorithm] = {
     "FedAvg": FedAvg(),
-    "SCAFFOLD/m": ScaffoldM(),
+    "SCAFFOLD/m": SCAFFOLDm(),
     "FedDyn": FedDyn(scale="none"),
     "AdaBest": AdaBest(scale="none"),
 }
@@ -150,7 +150,7 @@ def step_operations(kind: str, optimiser: str, convention: Convention = "paper")
 class Workload:
     """One of FedGBO's tasks: its model, an input, the batch size and mean samples of a client."""
 
-    model: Callable[[models.Shape, int], nn.Module]
+    model: models.Model
     shape: tuple[int, ...]
     classes: int
     batch: int
@@ -159,11 +159,11 @@ class Workload:
 
 
 WORKLOADS = {
-    "CIFAR100": Workload(models.fedgbo_cnn, (3, 32, 32), 100, batch=32, samples=100),
-    "Sent140": Workload(models.linear, (5000,), 2, batch=8, samples=15),
-    "FEMNIST": Workload(models.fedgbo_cnn, (1, 28, 28), 62, batch=32, samples=170),
+    "CIFAR100": Workload(models.FedGBOCNN(), (3, 32, 32), 100, batch=32, samples=100),
+    "Sent140": Workload(models.Linear(), (5000,), 2, batch=8, samples=15),
+    "FEMNIST": Workload(models.FedGBOCNN(), (1, 28, 28), 62, batch=32, samples=170),
     "Shakespeare": Workload(
-        models.fedgbo_gru, (80,), 79, batch=32, samples=5573, dtype=torch.int64
+        models.FedGBOGRU(), (80,), 79, batch=32, samples=5573, dtype=torch.int64
     ),
 }
 
@@ -172,7 +172,7 @@ WORKLOADS = {
 def model_size(workload: Workload) -> tuple[int, int]:
     """The parameters of a task's model, and F by Thop's rules."""
     with torch.device("meta"):
-        model = workload.model(workload.shape, workload.classes)
+        model = workload.model.build(workload.shape, workload.classes)
         example = torch.zeros((1, *workload.shape), dtype=workload.dtype)
     return sum(p.numel() for p in model.parameters()), thop_macs(model, example)
 
@@ -256,7 +256,7 @@ def _adabest_5(_: Convention) -> Table:
 
 def _adabest_traffic(_: Convention) -> Table:
     rows: list[Row] = []
-    for name, algorithm in (ALGORITHMS | {"SCAFFOLD": Scaffold()}).items():
+    for name, algorithm in (ALGORITHMS | {"SCAFFOLD": SCAFFOLD()}).items():
         down, up = _multiples(algorithm)
         rows.append({"algorithm": name, "down": down, "up": up, "mean": (down + up) / 2})
     return Table("AdaBest, appendix C.3: traffic of a client, in multiples of n", rows)

@@ -12,18 +12,19 @@ import numpy as np
 import torch
 
 from undrift.batches import Local
-from undrift.config import Config, UndriftError, real, unknown, whole
+from undrift.config import Config, UndriftError, parse, real, whole
 from undrift.core import Algorithm
 from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
 from undrift.data.partition import Partition, federate
-from undrift.data.source import DataSet
+from undrift.data.source import DataSet, Source
+from undrift.data.text import Sequences
 from undrift.metrics import Meter
-from undrift.models import MODELS
+from undrift.models import MODELS, Model
 from undrift.rng import stream, torch_stream
 from undrift.rounds import Round, rounds
 from undrift.sampling import Sampler, Urn
-from undrift.task import Task
+from undrift.task import Task, suitable_loss
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Experiment(Config):
 
     rounds, seeds   length of each run, and one run for every seed
     every           rounds between two evaluations on the test data
+    validation      clients that do not train; the deployed model is evaluated on their samples too
     target          accuracy whose price in rounds, bytes and FLOPs is reported
     dropout         chance that a client fails to deliver in a round
     all_clients     also evaluate the mean of all clients' last models (costs memory)
@@ -41,20 +43,21 @@ class Experiment(Config):
     algorithms: tuple[Algorithm, ...]
     data: DataSet
     partition: Partition
-    model: str
+    model: Model
     local: Local
     sampler: Sampler
     rounds: int = whole(100, ge=1)
     seeds: tuple[int, ...] = (0,)
     every: int = whole(5, ge=1)
+    validation: int = whole(0, ge=0)
     target: float | None = real(None, gt=0, le=1, optional=True)
     dropout: float = real(0.0, ge=0, le=1)
     all_clients: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model not in MODELS:
-            raise UndriftError(unknown("model", self.model, MODELS))
+        if isinstance(self.model, str):
+            object.__setattr__(self, "model", parse(self.model, MODELS, "model"))
         if not self.algorithms:
             raise UndriftError("name at least one algorithm, such as fedavg or adabest")
         twice = {repr(a) for a in self.algorithms if self.algorithms.count(a) > 1}
@@ -69,12 +72,13 @@ class Experiment(Config):
             "algorithms": [repr(algorithm) for algorithm in self.algorithms],
             "data": repr(self.data),
             "partition": repr(self.partition),
-            "model": self.model,
+            "model": repr(self.model),
             "local": repr(self.local),
             "sampler": repr(self.sampler),
             "rounds": self.rounds,
             "seeds": list(self.seeds),
             "every": self.every,
+            "validation": self.validation,
             "target": self.target,
             "dropout": self.dropout,
             "all_clients": self.all_clients,
@@ -89,10 +93,11 @@ class Experiment(Config):
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
         source = self.data.load(seed)
-        data = federate(source, self.partition, seed)
+        data = federate(source, self.partition, seed, self.validation)
+        shape = tuple(data.example.shape[1:])
         with torch_stream(seed, "initial model"):
-            model = MODELS[self.model](tuple(source.inputs.shape[1:]), source.classes)
-        return Task(model), data
+            model = self.model.build(shape, source.classes, _words(source))
+        return Task(model, suitable_loss(data.targets)), data
 
     def check(self) -> None:
         """Find out what cannot work before anything is run or written."""
@@ -107,7 +112,7 @@ class Experiment(Config):
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
         task, data = self.prepare(seed)
-        cost = RoundCost.of(algorithm, task, data.inputs[:1])
+        cost = RoundCost.of(algorithm, task, data.example)
         meter = Meter(algorithm, task, data, cost)
         for round in rounds(
             algorithm,
@@ -127,6 +132,11 @@ class Experiment(Config):
                 yield row | {"verdict": verdict} if verdict else row
             if verdict:
                 return
+
+
+def _words(source: Source) -> tuple[str, ...]:
+    """What the numbers in texts stand for, where the data set knows."""
+    return source.transform.words if isinstance(source.transform, Sequences) else ()
 
 
 def _verdict(round: Round) -> str | None:

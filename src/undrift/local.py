@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undrift.core import Algorithm, ClientFacts, Gradient, Struct
+from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import Transform
 from undrift.rng import stream, torch_stream
 from undrift.task import CHUNK, Task
@@ -80,21 +80,24 @@ def client_survey(
         raise ClientError(f"round {work.t}, client {work.client}, survey: {error}") from error
 
 
-def client_facts(task: Task, work: Work, buffers: Tensor) -> ClientFacts:
+def client_facts(task: Task, work: Work, buffers: Tensor) -> Client:
     """The facts that an algorithm may ask for. Gradients asked for here leave buffers alone."""
     n = len(work.targets)
 
     def full_grad(x: Tensor) -> Tensor:
         parts = np.array_split(np.arange(n), -(-n // CHUNK))
+        counts = [task.answers(work.targets[part]) for part in parts]
         whole = (
-            _gradient(task, work, part, task.unpack(buffers))(x) * (len(part) / n) for part in parts
+            _gradient(task, work, part, task.unpack(buffers))(x) * (count / sum(counts))
+            for part, count in zip(parts, counts, strict=True)
+            if count
         )
         return sum(whole, torch.zeros_like(x))
 
     def first_grad(x: Tensor) -> Tensor:
         return _gradient(task, work, work.batches[0], task.unpack(buffers))(x)  # type: ignore[no-any-return]
 
-    return ClientFacts(
+    return Client(
         t=work.t,
         n=n,
         steps=len(work.batches),
@@ -113,17 +116,27 @@ def _gradient(
     buffers: dict[str, Tensor],
     losses: list[Tensor] | None = None,
     rng: np.random.Generator | None = None,
-) -> Gradient:
-    """The gradient function of one mini-batch, weight decay included; it notes each loss."""
+) -> Grad:
+    """The gradient function of one mini-batch, weight decay included.
+
+    Only the first call belongs to the local path: it notes its loss and moves the buffers.
+    """
     positions = torch.from_numpy(batch).to(work.targets.device)
     inputs, targets = work.inputs[positions], work.targets[positions]
     if work.transform is not None:
         inputs = work.transform(inputs, rng)
 
+    called = False
+
     def grad(x: Tensor) -> Tensor:
-        loss, g = task.gradient(x, buffers, inputs, targets)
-        if losses is not None:
-            losses.append(loss)
+        nonlocal called
+        if called:
+            _, g = task.gradient(x, {k: v.clone() for k, v in buffers.items()}, inputs, targets)
+        else:
+            called = True
+            loss, g = task.gradient(x, buffers, inputs, targets)
+            if losses is not None:
+                losses.append(loss)
         return g + work.weight_decay * x if work.weight_decay else g
 
     return grad

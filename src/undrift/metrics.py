@@ -74,6 +74,9 @@ class Meter:
             loss, accuracy = self.task.evaluate(x, round.buffers, *self.data.test)
             row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         chosen = self.algorithm.deploys
+        if len(self.data.held_out):
+            held = self.task.evaluate(models[chosen], round.buffers, *self.data.validation)
+            row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
         return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}
 
     def label_similarity(self, cohort: tuple[int, ...]) -> float:

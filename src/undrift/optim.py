@@ -19,7 +19,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from undrift.core import (
     Algorithm,
-    ClientFacts,
+    Client,
     Config,
     Struct,
     Vector,
@@ -273,6 +273,6 @@ class SharedStatistics(Algorithm):
 class StillStatistics(SharedStatistics):
     """Base of the algorithms whose clients step with the statistics held still: U, K times."""
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         rate = c.lr * self.optimiser.lr
         return local | Struct(y=local.y - rate * self.optimiser.use(down.stats, d))

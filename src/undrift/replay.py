@@ -43,7 +43,7 @@ class Snapshot:
             per unit of work); None in a void round
     server  every other server statistic, by dotted path: "h", "c", "stats.m", "server_opt.v",
             "fedglad.B", "fedglad.gsi", "fedglad.factor", ...
-    clients the memory of each client that has delivered at least once: "h", "t", "a", "c", ...
+    clients the memory of every client, zeros before it first delivers: "h", "t", "a", "c", ...
     dropped clients whose update was not finite, and why
     """
 
@@ -98,7 +98,7 @@ def replay(
     for t, plan in enumerate(plans, 1):
         _check(t, plan, len(clients))
     snapshots = []
-    everyone = range(len(clients))
+    everyone, fresh = range(len(clients)), algorithm.init_client(task.x0)
     for round in rounds(
         algorithm,
         task,
@@ -116,7 +116,7 @@ def replay(
                 xbar=state.pop("xbar"),
                 mean=None if round.mean is None else round.mean.raw.numpy().copy(),
                 server=state,
-                clients={i: dict(_arrays(me)) for i, me in round.clients.items()},
+                clients={i: dict(_arrays(round.clients.get(i, fresh))) for i in everyone},
                 dropped=dict(round.dropped),
             )
         )

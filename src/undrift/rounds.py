@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from undrift.aggregate import AllUploads, Mean, first_bad, nbytes
 from undrift.batches import Local
 from undrift.config import UndriftError
-from undrift.core import Algorithm, RoundFacts, Struct, weighted_mean
+from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential
-from undrift.local import Delivery, Work, client_round, client_survey
+from undrift.local import Work, client_round, client_survey
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.task import Task
 
 Population = Callable[[int], Sequence[int]]
 """Round to the ids of the clients that are registered in it."""
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -46,17 +48,17 @@ class Round:
     """What happened in a round, and the state after it."""
 
     t: int
+    state: State = field(repr=False)
     server: Struct
-    buffers: Tensor
-    clients: Mapping[int, Struct]
+    buffers: Tensor = field(repr=False)
     cohort: tuple[int, ...]
     delivered: tuple[int, ...]
     dropped: Mapping[int, str]
     """why each of the others delivered nothing"""
-    mean: Struct | None
-    """mean of the uploads; None in a void round"""
     weights: Mapping[int, float]
     """share of each delivering client in the mean"""
+    mean: Struct | None
+    """mean of the uploads; None in a void round"""
     train_loss: float
     """mean loss on the clients' local paths"""
     drift: float
@@ -70,7 +72,11 @@ class Round:
     samples: int
     """samples in their mini-batches"""
     seconds: float
-    state: State = field(repr=False)
+
+    @property
+    def clients(self) -> Mapping[int, Struct]:
+        """The memory of the clients that have delivered in any round so far."""
+        return self.state.clients
 
 
 def start(
@@ -107,38 +113,49 @@ def rounds(
 ) -> Iterator[Round]:
     """Run rounds up to number `total`, yielding each.
 
+    sampler      which clients take part; 10 at random if not given
+    local        what they do: step size, batches, amount of work
+    seed         of cohorts, batches and everything else that is random
+    engine       where clients run
     population   which clients are registered in a round; all of them if not given
     dropout      chance that a client fails to deliver
     state        where to go on from; it is changed in place
     keep_models  keep every client's last model, for the mean over all clients
     """
-    sampler = sampler or Uniform(min(10, len(data)))
-    local = local or Local()
-    engine = engine or Sequential()
     if not 0 <= dropout <= 1:
         raise UndriftError(f"dropout={dropout}: must be between 0 and 1")
+    sampler = sampler or Uniform(min(10, len(data)))
+    server = Server(algorithm, task, sampler, engine or Sequential())
     state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
+    local = local or Local()
     while state.t < total:
         began = time.perf_counter()
         t = state.t + 1
-        registered = np.arange(len(data)) if population is None else np.array(sorted(population(t)))
+        registered = _registered(population, t, len(data))
         sizes = data.sizes[registered]
-        urn = Urn(t, registered, sizes, stream(seed, "cohort", t), state.attention)
-        cohort = sampler.draw(urn)
-        lost = stream(seed, "dropout", t).random(len(data))
-        dropped = {i: "dropped out" for i in cohort.ids if lost[i] < dropout}
+        cohort = sampler.draw(Urn(t, registered, sizes, stream(seed, "cohort", t), state.attention))
+        luck = stream(seed, "dropout", t).random(len(data))
+        dropped = {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
         dropped |= {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         works = [
-            _work(data, local, seed, t, i, float(sizes.mean()))
+            _work(data, local, seed, t, i, float(np.mean(sizes)))
             for i in cohort.ids
             if i not in dropped
         ]
-        yield _play(
-            algorithm, task, state, engine, sampler, cohort, works, dropped, len(registered), began
-        )
+        yield server.play(state, cohort, works, dropped, len(registered), began)
 
 
-def _work(data: FederatedData, local: Local, seed: int, t: int, client: int, n_mean: float) -> Work:
+def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:
+    if population is None:
+        return np.arange(clients)
+    ids = np.unique(np.asarray(population(t), dtype=np.int64))
+    wrong = ids[(ids < 0) | (ids >= clients)].tolist()
+    if wrong:
+        raise UndriftError(f"round {t}: there are no clients {wrong}; ids are 0..{clients - 1}")
+    return ids
+
+
+def _work(data: FederatedData, local: Local, seed: int, t: int, client: int, n: float) -> Work:
     inputs, targets = data.client(client)
     return Work(
         t=t,
@@ -150,188 +167,146 @@ def _work(data: FederatedData, local: Local, seed: int, t: int, client: int, n_m
         lr=local.lr_at(t),
         lr0=local.lr,
         weight_decay=local.weight_decay,
-        n_mean=n_mean,
+        n_mean=n,
         transform=data.transform,
     )
 
 
-def _play(
-    algorithm: Algorithm,
-    task: Task,
-    state: State,
-    engine: Engine,
-    sampler: Sampler,
-    cohort: Cohort,
-    works: list[Work],
-    dropped: dict[int, str],
-    population: int,
-    began: float,
-) -> Round:
-    """One round: send, train, receive, average, update."""
-    t, server = state.t + 1, state.server
-    fresh = algorithm.init_client(server.x)
-    down = algorithm.download(server)
-    bytes_up = 0
+@dataclass(frozen=True)
+class Server:
+    """Plays rounds: send, train, receive, average, update."""
 
-    def weight(work: Work) -> float:
+    algorithm: Algorithm
+    task: Task
+    sampler: Sampler
+    engine: Engine
+
+    def play(
+        self,
+        state: State,
+        cohort: Cohort,
+        works: Sequence[Work],
+        dropped: dict[int, str],
+        population: int,
+        began: float,
+    ) -> Round:
+        """One round with the clients that have work; `dropped` says why others have none."""
+        algorithm, server = self.algorithm, state.server
+        down, survey, bytes_up = algorithm.download(server), Struct(), 0
+        if algorithm.surveys:
+            answers = Mean()
+            for work, answer in self._ask(client_survey, works, down, state):
+                bytes_up += nbytes(answer)
+                if self._accept(work, answer, dropped):
+                    answers.add(self._weight(work, cohort), answer)
+            works = [work for work in works if work.client not in dropped]
+            survey = answers.result() if works else survey
+            down |= survey
+
+        mean = AllUploads(algorithm, server) if algorithm.holistic else Mean()
+        accepted: list[Work] = []
+        memories: dict[int, Struct] = {}
+        deltas: dict[int, Tensor] = {}
+        for work, delivery in self._ask(client_round, works, down, state):
+            up, delta = delivery.up, delivery.up.delta
+            bytes_up += nbytes(up | Struct(buffers=delivery.buffers))
+            extra = Struct(loss=delivery.loss, buffers=delivery.buffers, memory=delivery.me)
+            if not self._accept(work, up | extra, dropped):
+                continue
+            side = Struct(
+                delta=delta,
+                square=float(delta @ delta),
+                steps=float(len(work.batches)),
+                loss=delivery.loss,
+                buffers=delivery.buffers,
+            )
+            up = algorithm.receive(server, up, self.task.groups)
+            mean.add(self._weight(work, cohort), Struct(up=up, side=side))
+            accepted.append(work)
+            memories[work.client] = delivery.me
+            if self.sampler.learns or state.models is not None:
+                deltas[work.client] = delta
+
+        state.t += 1
+        outcome, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
+        if accepted:
+            both = mean.result()
+            side, outcome = both.side, both.up | survey | Struct(raw=both.up.delta)
+            self._update(state, outcome, side, accepted, population)
+            state.clients |= memories
+            self._remember(state, server.x, side.delta, deltas)
+            of_mean = float(side.delta @ side.delta)
+            train_loss, drift = float(side.loss), max(float(side.square) - of_mean, 0.0) ** 0.5
+            gsi = (float(side.square) / of_mean) ** 0.5 if of_mean > 0 else math.nan
+        ids = tuple(work.client for work in accepted)
+        return Round(
+            t=state.t,
+            state=state,
+            server=state.server,
+            buffers=state.buffers,
+            cohort=cohort.ids,
+            delivered=ids,
+            dropped=dropped,
+            weights=dict(zip(ids, map(float, mean.shares), strict=True)),
+            mean=outcome,
+            train_loss=train_loss,
+            drift=drift,
+            gsi=gsi,
+            bytes_down=len(cohort.ids) * nbytes(down | Struct(buffers=state.buffers)),
+            bytes_up=bytes_up,
+            steps=sum(len(work.batches) for work in works),
+            samples=sum(len(batch) for work in works for batch in work.batches),
+            seconds=time.perf_counter() - began,
+        )
+
+    def _ask(
+        self, function: Callable[..., T], works: Sequence[Work], down: Struct, state: State
+    ) -> Iterator[tuple[Work, T]]:
+        """Run a function for every client, wherever the engine does; answers come in order."""
+        fresh = self.algorithm.init_client(state.server.x)
+
+        def ask(work: Work) -> T:
+            me = state.clients.get(work.client, fresh)
+            return function(self.algorithm, self.task, work, down, me, state.buffers)
+
+        return zip(works, self.engine.map(ask, works), strict=True)
+
+    def _accept(self, work: Work, record: Struct, dropped: dict[int, str]) -> bool:
+        """Whether all that a client sent is finite; otherwise it is dropped."""
+        bad = first_bad(record)
+        if bad is not None:
+            dropped[work.client] = f"diverged: {bad} is not finite"
+        return bad is None
+
+    def _weight(self, work: Work, cohort: Cohort) -> float:
+        """A client's weight, before all are made to add up to 1."""
         if cohort.weights is not None:
             return cohort.weights[work.client]
-        return float(len(work.targets)) if algorithm.weights == "samples" else 1.0
+        return float(len(work.targets)) if self.algorithm.weights == "samples" else 1.0
 
-    def run(function: Any, work: Work) -> Any:
-        me = state.clients.get(work.client, fresh)
-        return function(algorithm, task, work, down, me, state.buffers)
-
-    survey = Struct()
-    if algorithm.surveys:
-        answers = Mean()
-        for work, answer in zip(works, engine.map(partial(run, client_survey), works), strict=True):
-            bytes_up += nbytes(answer)
-            if (bad := first_bad(answer)) is not None:
-                dropped[work.client] = f"diverged: {bad} is not finite"
-            else:
-                answers.add(weight(work), answer)
-        works = [work for work in works if work.client not in dropped]
-        survey = answers.result() if works else survey
-        down |= survey
-
-    mean = AllUploads(algorithm, server) if algorithm.holistic else Mean()
-    memories: dict[int, Struct] = {}
-    deltas: dict[int, Tensor] = {}
-    keep_deltas = sampler.learns or state.models is not None
-    accepted: list[Work] = []
-    for work, delivery in zip(works, engine.map(partial(run, client_round), works), strict=True):
-        bytes_up += nbytes(delivery.up) + nbytes(delivery.buffers)
-        if (bad := _fault(delivery)) is not None:
-            dropped[work.client] = f"diverged: {bad} is not finite"
-            continue
-        up = algorithm.receive(server, delivery.up, task.groups)
-        side = Struct(
-            steps=float(len(work.batches)),
-            loss=delivery.loss,
-            square=float(delivery.up.delta @ delivery.up.delta),
-            delta=delivery.up.delta,
-            buffers=delivery.buffers,
-        )
-        mean.add(weight(work), Struct(up=up, side=side))
-        memories[work.client] = delivery.me
-        accepted.append(work)
-        if keep_deltas:
-            deltas[work.client] = delivery.up.delta
-
-    state.t = t
-    outcome: Struct | None = None
-    train_loss = drift = gsi = float("nan")
-    shares: dict[int, float] = {}
-    if accepted:
-        both = mean.result()
-        side = both.side
-        outcome = both.up | survey
-        outcome |= Struct(raw=outcome.delta)
+    def _update(
+        self, state: State, mean: Struct, side: Struct, accepted: Sequence[Work], population: int
+    ) -> None:
+        """The server's step."""
         facts = RoundFacts(
-            t=t,
-            lr=works[0].lr,
-            steps=side.steps,
+            t=state.t,
+            lr=accepted[0].lr,
+            steps=float(side.steps),
             cohort=len(accepted),
             population=population,
             n_mean=float(np.mean([len(work.targets) for work in accepted])),
-            groups=task.groups,
+            groups=self.task.groups,
         )
-        d, changes = algorithm.update(server, outcome, facts)
-        state.server = server | changes | Struct(x=server.x - d)
+        d, changes = self.algorithm.update(state.server, mean, facts)
+        state.server = state.server | changes | Struct(x=state.server.x - d)
         state.buffers = side.buffers
-        state.clients |= memories
-        shares = {w.client: float(share) for w, share in zip(accepted, mean.shares, strict=True)}
-        of_mean = float(side.delta @ side.delta)
-        train_loss, drift = float(side.loss), max(side.square - of_mean, 0.0) ** 0.5
-        gsi = (side.square / of_mean) ** 0.5 if of_mean > 0 else float("nan")
+
+    def _remember(
+        self, state: State, x: Tensor, mean: Tensor, deltas: Mapping[int, Tensor]
+    ) -> None:
+        """What is kept of single updates, where somebody asked for it."""
         if state.models is not None:
-            state.models |= {i: server.x - delta for i, delta in deltas.items()}
-        if sampler.learns:
-            distances = {i: float((delta - side.delta).norm()) for i, delta in deltas.items()}
-            state.attention = sampler.learn(state.attention, distances)
-    return Round(
-        t=t,
-        server=state.server,
-        buffers=state.buffers,
-        clients=state.clients,
-        cohort=cohort.ids,
-        delivered=tuple(work.client for work in accepted),
-        dropped=dropped,
-        mean=outcome,
-        weights=shares,
-        train_loss=train_loss,
-        drift=drift,
-        gsi=gsi,
-        bytes_down=len(cohort.ids) * (nbytes(down) + nbytes(state.buffers)),
-        bytes_up=bytes_up,
-        steps=sum(len(work.batches) for work in works),
-        samples=sum(len(batch) for work in works for batch in work.batches),
-        seconds=time.perf_counter() - began,
-        state=state,
-    )
-
-
-class Mean:
-    """A weighted mean of records, built up one by one."""
-
-    def __init__(self) -> None:
-        self.total: Struct | None = None
-        self.weights: list[float] = []
-
-    def add(self, weight: float, record: Struct) -> None:
-        scaled = record.map(lambda value: weight * value)
-        self.total = scaled if self.total is None else self.total.map(lambda a, b: a + b, scaled)
-        self.weights.append(weight)
-
-    @property
-    def shares(self) -> list[float]:
-        total = sum(self.weights)
-        return [weight / total for weight in self.weights]
-
-    def result(self) -> Struct:
-        assert self.total is not None
-        return self.total.map(lambda value: value / sum(self.weights))
-
-
-class AllUploads(Mean):
-    """All records of a round at once, for algorithms that weigh or combine them themselves."""
-
-    def __init__(self, algorithm: Algorithm, server: Struct) -> None:
-        super().__init__()
-        self.algorithm, self.server = algorithm, server
-        self.records: list[Struct] = []
-
-    def add(self, weight: float, record: Struct) -> None:
-        self.weights.append(weight)
-        self.records.append(record)
-
-    def result(self) -> Struct:
-        ups = [record.up for record in self.records]
-        self.weights = self.algorithm.reweigh(self.server, ups, self.shares)
-        side = weighted_mean([record.side for record in self.records], self.weights)
-        return Struct(up=self.algorithm.combine(ups, self.weights), side=side)
-
-
-def nbytes(message: Struct | Tensor) -> int:
-    """The size of a message: its vectors as stored, a plain number as 8 bytes."""
-    values = [message] if isinstance(message, Tensor) else [value for _, value in message.leaves()]
-    return sum(
-        value.numel() * value.element_size() if isinstance(value, Tensor) else 8 for value in values
-    )
-
-
-def first_bad(record: Struct) -> str | None:
-    """The first field with a NaN or Inf in it."""
-    for name, value in record.leaves():
-        if not bool(torch.isfinite(torch.as_tensor(value)).all()):
-            return name
-    return None
-
-
-def _fault(delivery: Delivery) -> str | None:
-    return (
-        first_bad(delivery.up)
-        or first_bad(delivery.me)
-        or first_bad(Struct(buffers=delivery.buffers, loss=delivery.loss))
-    )
+            state.models |= {i: x - delta for i, delta in deltas.items()}
+        if self.sampler.learns:
+            distances = {i: float((delta - mean).norm()) for i, delta in deltas.items()}
+            state.attention = self.sampler.learn(state.attention, distances)

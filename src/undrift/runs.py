@@ -38,14 +38,15 @@ class RunWriter:
             "clients": len(data),
             "train_samples": int(data.sizes.sum()),
             "test_samples": len(data.test_targets),
-            "classes": data.label_counts.shape[1],
+            "classes": data.label_counts.shape[1] if task.classifies else None,
             "parameters": len(task.x0),
         }
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._refuse_another()
             self._write("experiment.json", facts)
-            self._write("partition.json", {"label_counts": data.label_counts.tolist()})
+            counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
+            self._write("partition.json", counts)
             self._write("verdicts.json", [])
             self.metrics: TextIO = (folder / "metrics.jsonl").open("w", encoding="utf-8")
         except OSError as error:

@@ -87,6 +87,7 @@ class Bernoulli(Sampler):
     rate: float = real(0.1, gt=0, le=1)
 
     def draw(self, urn: Urn) -> Cohort:
+        _require_clients(self, urn)
         while True:
             ids = urn.registered[urn.rng.random(len(urn.registered)) < self.rate]
             if len(ids):
@@ -103,6 +104,7 @@ class MD(Sampler):
     clients: int = whole(10, ge=1)
 
     def draw(self, urn: Urn) -> Cohort:
+        _require_clients(self, urn)
         draws = urn.rng.multinomial(self.clients, urn.sizes / urn.sizes.sum())
         drawn = zip(urn.registered, draws, strict=True)
         weights = {int(i): int(k) / self.clients for i, k in drawn if k}
@@ -172,6 +174,8 @@ class Explicit(Sampler):
         object.__setattr__(self, "cohorts", cohorts)
         if not cohorts:
             self.refuse("give at least one cohort, such as ((0, 1), (2, 3))", cohorts=cohorts)
+        if any(len(set(ids)) < len(ids) for ids in cohorts):
+            self.refuse("a cohort names no client twice", cohorts=cohorts)
 
     def draw(self, urn: Urn) -> Cohort:
         ids = self.cohorts[(urn.t - 1) % len(self.cohorts)]
@@ -181,6 +185,11 @@ class Explicit(Sampler):
                 f"round {urn.t}: clients {missing} are in the cohort but not registered"
             )
         return Cohort(tuple(sorted(ids)))
+
+
+def _require_clients(sampler: Sampler, urn: Urn) -> None:
+    if not len(urn.registered):
+        raise UndriftError(f"{sampler}: no clients are registered in round {urn.t}")
 
 
 def _ids(ids: Ids) -> tuple[int, ...]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, unknown
 from undrift.data.federated import Transform
+from undrift.data.text import NO_TARGET
 
 Loss = Callable[[Any, Tensor], Tensor]
 """Outputs and targets to the mean loss over the batch."""
 
-CHUNK = 4096
-"""Samples in one forward pass when many are evaluated at once."""
+CHUNK = 256
+"""Samples in one forward pass when many are evaluated at once; more is slower and takes memory."""
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -24,17 +26,33 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return 0.5 * ((outputs.reshape(targets.shape) - targets) ** 2).mean()
 
 
+def next_token(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy over all tokens but NO_TARGET: scores (N, C, T), targets (N, T)."""
+    scores, tokens = outputs.transpose(1, 2).flatten(0, 1), targets.flatten().long()
+    total = nn.functional.cross_entropy(scores, tokens, ignore_index=NO_TARGET, reduction="sum")
+    return total / (tokens != NO_TARGET).sum().clamp(min=1)
+
+
 LOSSES: dict[str, Loss] = {
     "cross_entropy": nn.functional.cross_entropy,
+    "next_token": next_token,
     "squared_error": squared_error,
 }
+
+
+def suitable_loss(targets: Tensor) -> str:
+    """The loss for targets that are real numbers, a row of tokens or a class for each sample."""
+    if targets.is_floating_point():
+        return "squared_error"
+    return "next_token" if targets.ndim > 1 else "cross_entropy"
 
 
 class Task:
     """What clients learn.
 
     x0       the model's trainable parameters as one vector
-    buffers0 its buffers (running statistics) as one vector, which is only ever averaged
+    buffers0 its buffers (running statistics) as one vector, which is only ever averaged; buffers
+             with persistent=False are constants and stay where they are
     groups   the sizes of the parameter tensors, in order (FedGLAD's groups), or as given
 
     The module's parameters and their gradients are views of two flat vectors, so that a step needs
@@ -54,11 +72,17 @@ class Task:
             raise UndriftError(unknown("loss", loss, LOSSES))
         self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
         self.classifies = loss == "cross_entropy"
+        self.predicts = self.classifies or loss == "next_token"
         self.model = copy.deepcopy(model).to(device=device, dtype=dtype)
-        self._buffers = dict(self.model.named_buffers())
+        self._buffers = _buffers(self.model)
         trained = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
         if not trained:
             raise UndriftError("the model has no trainable parameters")
+        lazy = [k for k, p in trained.items() if isinstance(p, nn.UninitializedParameter)]
+        if lazy:
+            raise UndriftError(
+                f"parameter {lazy[0]!r} has no shape yet; run the model once on a batch before"
+            )
         self.names = tuple(trained)
         self.shapes = [p.shape for p in trained.values()]
         self.sizes = [p.numel() for p in trained.values()]
@@ -116,13 +140,15 @@ class Task:
     def gradient(
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mean loss and its gradient; buffers change in place as they do in training."""
+        """Mean loss and its gradient; `buffers` change as they do in training."""
         self._fill(x, buffers)
         self._g.zero_()
         if not self.model.training:
             self.model.train()
         loss = self.loss(self.model(inputs), targets)
         loss.backward()  # type: ignore[no-untyped-call]
+        for key, (owner, name) in zip(buffers, self._slots, strict=True):
+            buffers[key] = cast(Tensor, owner._buffers[name])
         return loss.detach(), self._g.clone()
 
     @torch.no_grad()
@@ -134,19 +160,47 @@ class Task:
         targets: Tensor,
         transform: Transform | None = None,
     ) -> tuple[float, float]:
-        """Mean loss and, for classification, the share of right answers (else nan)."""
+        """Mean loss and, for classes and tokens, the share of right answers (else nan)."""
         self._fill(x, self.unpack(buffers))
         self.model.eval()
-        loss, right = 0.0, 0.0
+        loss, right, total = 0.0, 0, 0
         for some, wanted in zip(
             torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True
         ):
             outputs = self.model(transform(some, None) if transform else some)
-            loss += float(self.loss(outputs, wanted)) * len(wanted)
-            if self.classifies:
-                right += float((outputs.argmax(1) == wanted).float().sum())
-        answers = targets.numel() if self.classifies else float("nan")
-        return loss / len(targets), right / answers
+            if answers := self.answers(wanted):
+                loss += float(self.loss(outputs, wanted)) * answers
+                total += answers
+            if self.predicts:
+                right += int((outputs.argmax(1) == wanted).sum())
+        if not total:
+            return math.nan, math.nan
+        return loss / total, right / total if self.predicts else math.nan
+
+    def answers(self, targets: Tensor) -> int:
+        """What the mean loss of these targets is over: samples, or tokens in sequences."""
+        return int((targets != NO_TARGET).sum()) if self.predicts else len(targets)
+
+
+def _buffers(model: nn.Module) -> dict[str, Tensor]:
+    """The buffers that training may change, in the model's order."""
+    names: dict[Tensor, str] = {}
+    for path, module in model.named_modules():
+        for name, buffer in module.named_buffers(path, recurse=False):
+            if name.rpartition(".")[2] in module._non_persistent_buffers_set:
+                continue
+            if buffer in names:
+                raise UndriftError(
+                    f"buffers {names[buffer]!r} and {name!r} are one tensor, of which clients "
+                    "could not have their own; keep it in one module, or set persistent=False"
+                )
+            if not bool(torch.isfinite(buffer).all()):
+                raise UndriftError(
+                    f"buffer {name!r} is not finite, so it cannot be averaged; if it is a "
+                    "constant such as a mask, register it with persistent=False"
+                )
+            names[buffer] = name
+    return {name: buffer for buffer, name in names.items()}
 
 
 def _owner(model: nn.Module, path: str) -> tuple[nn.Module, str]:

@@ -267,7 +267,7 @@ class FedOpt(FedAvg):
         return np.sqrt(fix2) / fix1 * m / (np.sqrt(v) + self.tau)
 
 
-class Scaffold(FedAvg):
+class SCAFFOLD(FedAvg):
     """SCAFFOLD with control vectors at server and clients."""
 
     def __init__(
@@ -310,7 +310,7 @@ class Scaffold(FedAvg):
         return used
 
 
-class ScaffoldM(Scaffold):
+class SCAFFOLDm(SCAFFOLD):
     """SCAFFOLD whose server works its control vector out from the models alone."""
 
     def __init__(self, problem: Problem, form: str = "exact", server_lr: float = 1.0):
@@ -669,8 +669,8 @@ ALGORITHMS: dict[str, type[FedAvg]] = {
     "fedprox": FedProx,
     "fedavgm": FedAvgM,
     "fedopt": FedOpt,
-    "scaffold": Scaffold,
-    "scaffold_m": ScaffoldM,
+    "scaffold": SCAFFOLD,
+    "scaffold_m": SCAFFOLDm,
     "feddyn": FedDyn,
     "adabest": AdaBest,
     "fednova": FedNova,

@@ -139,7 +139,7 @@ def test_fedavg_ends_at_its_own_fixed_point(weights: str, steps: int, seed: int)
         ("scaffold(option=1)", {}),
         ("scaffoldm", {}),
         ("scaffold", {"lr_decay": 0.99}),
-        ("ServerOpt(Scaffold(), SGD(lr=0.7))", {}),
+        ("ServerOpt(SCAFFOLD(), SGD(lr=0.7))", {}),
         ("feddyn(mu=1.0)", {}),
         ("feddyn(mu=1.0, prox=0.5)", {}),
         ("mime(SGDm(beta=0.5))", {}),

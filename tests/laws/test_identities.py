@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.laws.play import play
 from tests.laws.reference import Problem, gradient, random_problem
 from undrift.algorithms import FedGBO
-from undrift.core import ClientFacts, RoundFacts, Struct, Vector
+from undrift.core import Client, RoundFacts, Struct, Vector
 from undrift.optim import SGD, Adam, HeavyBall, Optimiser, RMSProp, SGDm
 from undrift.parts import FedGLAD, ServerOpt
 from undrift.replay import Snapshot
@@ -244,15 +244,13 @@ class Recording(FedGBO):
         s = super().init_server(x, groups)
         return s | Struct(truth=s.stats)
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         return super().begin(down, me, c) | Struct(sum=0 * down.x)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         return super().move(local, d, down, c) | Struct(sum=local.sum + d)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         up, me = super().upload(local, down, me, c)
         return up | Struct(sum=local.sum), me
 

@@ -8,10 +8,11 @@ from undrift.algorithms.fednova import FedNova
 from undrift.algorithms.fedprox import FedProx
 from undrift.algorithms.mfl import MFL
 from undrift.algorithms.mime import Mime, MimeLite
-from undrift.algorithms.scaffold import Scaffold, ScaffoldM
+from undrift.algorithms.scaffold import SCAFFOLD, SCAFFOLDm
 
 __all__ = [
     "MFL",
+    "SCAFFOLD",
     "AdaBest",
     "FedAvg",
     "FedDyn",
@@ -20,6 +21,5 @@ __all__ = [
     "FedProx",
     "Mime",
     "MimeLite",
-    "Scaffold",
-    "ScaffoldM",
+    "SCAFFOLDm",
 ]

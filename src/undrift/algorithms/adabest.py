@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 
 from undrift.core import (
     Algorithm,
-    ClientFacts,
-    Gradient,
+    Client,
+    Grad,
     RoundFacts,
     Struct,
     Vector,
@@ -65,25 +65,21 @@ class AdaBest(Algorithm):
     def download(self, s: Struct) -> Struct:
         return Struct(x=s.x, n_mean=s.n_mean) if self.scale == "progressive" else Struct(x=s.x)
 
-    def strength(self, down: Struct, c: ClientFacts) -> float:
+    def strength(self, down: Struct, c: Client) -> float:
         """mu_i; in the first round n̄ is not known yet (0) and mu_i is mu."""
         if self.scale == "none":
             return self.mu
         n_mean = c.n_mean if self.scale == "oracle" else down.n_mean
         return self.mu * (n_mean / c.n + (n_mean == 0))
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         return Struct(y=down.x, h=self.strength(down, c) * me.h if self.form == "text" else me.h)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         d = grad(local.y) - local.h  # Eq. 3: ∇L_i(y) − μ_i h_i
         return d + self.prox * self.strength(down, c) * (local.y - down.x) if self.prox else d
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         delta = down.x - local.y  # g_i
         age = c.t - me.t if self.discount else 1
         new = delta if self.form == "text" else self.strength(down, c) * delta

@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 
 from undrift.core import (
     Algorithm,
-    ClientFacts,
-    Gradient,
+    Client,
+    Grad,
     RoundFacts,
     Struct,
     Vector,
@@ -49,22 +49,18 @@ class FedDyn(Algorithm):
     def init_client(self, x: Vector) -> Struct:
         return Struct(a=0 * x)
 
-    def strength(self, c: ClientFacts) -> float:
+    def strength(self, c: Client) -> float:
         """mu_i."""
         return self.mu * c.n_mean / c.n if self.scale == "oracle" else self.mu
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         return Struct(y=down.x, h=self.strength(c) * me.a)  # h_i = μ_i a_i
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         pull = self.prox * self.strength(c)
         return grad(local.y) - local.h + pull * (local.y - down.x)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         delta = down.x - local.y
         return Struct(delta=delta), Struct(a=me.a + delta)  # a_i ← a_i + g_i
 

@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 
 from undrift.core import (
     Algorithm,
-    ClientFacts,
-    Gradient,
+    Client,
+    Grad,
     RoundFacts,
     Struct,
     Vector,
@@ -43,31 +43,27 @@ class FedNova(Algorithm):
         if self.momentum and self.mu:
             self.refuse("use one of momentum and mu", momentum=self.momentum, mu=self.mu)
 
-    def work(self, c: ClientFacts) -> float:
+    def work(self, c: Client) -> float:
         """||a_i||₁."""
         K, rho = c.steps, self.momentum
         if self.mu:
             return sum((1 - c.lr * self.mu) ** j for j in range(K))
         return (K - rho * (1 - rho**K) / (1 - rho)) / (1 - rho)
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         return Struct(y=down.x, m=0 * down.x) if self.momentum else Struct(y=down.x)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         g = grad(local.y)
         return g + self.mu * (local.y - down.x) if self.mu else g
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         if not self.momentum:
             return super().move(local, d, down, c)
         m = self.momentum * local.m + d
         return super().move(local, m, down, c) | Struct(m=m)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         return Struct(delta=down.x - local.y, work=self.work(c)), me
 
     def receive(self, s: Struct, up: Struct, groups: tuple[int, ...]) -> Struct:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import Algorithm, ClientFacts, Gradient, Struct, Vector, Weights, choice, real
+from undrift.core import Algorithm, Client, Grad, Struct, Vector, Weights, choice, real
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,5 @@ class FedProx(Algorithm):
     _: KW_ONLY
     weights: Weights = choice("samples", "uniform")
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         return grad(local.y) + self.mu * (local.y - down.x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from undrift.core import ClientFacts, RoundFacts, Struct, Vector
+from undrift.core import Client, RoundFacts, Struct, Vector
 from undrift.optim import SharedStatistics
 
 
@@ -19,17 +19,15 @@ class MFL(SharedStatistics):
     2020.
     """
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         return Struct(y=down.x, stats=down.stats)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         step, stats = self.optimiser.step(local.stats, d)
         rate = c.lr * self.optimiser.lr
         return local | Struct(y=local.y - rate * step, stats=stats)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         return Struct(delta=down.x - local.y, stats=local.stats), me
 
     def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import ClientFacts, Gradient, RoundFacts, Struct, Vector, choice
+from undrift.core import Client, Grad, RoundFacts, Struct, Vector, choice
 from undrift.optim import StillStatistics
 
 
@@ -26,12 +26,10 @@ class MimeLite(StillStatistics):
     _: KW_ONLY
     gradient: str = choice("full", "batch")
 
-    def gradient_at(self, x: Vector, c: ClientFacts) -> Vector:
+    def gradient_at(self, x: Vector, c: Client) -> Vector:
         return (c.full_grad if self.gradient == "full" else c.first_grad)(x)
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         return Struct(delta=down.x - local.y, c=self.gradient_at(down.x, c)), me
 
     def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
@@ -53,15 +51,11 @@ class Mime(MimeLite):
 
     surveys = True
 
-    def survey(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
         return Struct(c=self.gradient_at(down.x, c))
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         return grad(local.y) - grad(down.x) + down.c
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         return Struct(delta=down.x - local.y), me

@@ -4,47 +4,15 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import (
-    Algorithm,
-    ClientFacts,
-    Gradient,
-    RoundFacts,
-    Struct,
-    Vector,
-    Weights,
-    choice,
-    flag,
-    whole,
-)
+from undrift.core import Algorithm, Client, Grad, RoundFacts, Struct, Vector, Weights, choice, flag
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm):
-    """Each client replaces its own mean gradient c_i by everybody's, c.
-
-    c    server's control variate             c_i   client's control variate
-    K    local steps                          eta   local step size of the round
-
-    `option=1` refreshes c_i with the full gradient at x (one more pass over the data); `option=2`
-    with the mean gradient of the local path. `acar_weights`, for unbalanced data, is the rule of
-    FedDyn's code with omega_i = n_i / mean n: local steps use c/omega_i, c moves by omega_i Δc_i,
-    and the path's mean gradient is taken with the step size before decay.
-
-    Cost: n kept by the server and by each client; 2n down, 2n up.
-    Deviations: none; models are averaged uniformly.
-    Reference: Karimireddy et al., SCAFFOLD: Stochastic controlled averaging for federated learning,
-    ICML 2020.
-    """
+class ControlVariates(Algorithm):
+    """Each client replaces its own mean gradient c_i by everybody's, c: d = ∇L_i(y) − c_i + c."""
 
     _: KW_ONLY
-    option: int = whole(2, ge=1)
-    acar_weights: bool = flag(False)
     weights: Weights = choice("uniform", "samples")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.option > 2:
-            self.refuse("option must be 1 or 2", option=self.option)
 
     def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
         return super().init_server(x, groups) | Struct(c=0 * x)
@@ -55,24 +23,44 @@ class Scaffold(Algorithm):
     def download(self, s: Struct) -> Struct:
         return Struct(x=s.x, c=s.c)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+        return grad(local.y) - me.c + down.c
+
+
+@dataclass(frozen=True)
+class SCAFFOLD(ControlVariates):
+    """Control variates, each client's own and their mean, that go down and up beside the model.
+
+    c    server's control variate             c_i   client's control variate
+    K    local steps                          η     local step size of the round
+
+    `option=1` refreshes c_i with the full gradient at x (one more pass over the data); `option=2`
+    with the mean gradient of the local path. `acar_weights`, for unbalanced data, is the rule of
+    FedDyn's code with ω_i = n_i / mean n: local steps use c/ω_i, c moves by ω_i Δc_i, and the
+    path's mean gradient is taken with the step size before decay.
+
+    Cost: n kept by the server and by each client; 2n down, 2n up.
+    Deviations: none; models are averaged uniformly.
+    Reference: Karimireddy et al., SCAFFOLD: Stochastic controlled averaging for federated learning,
+    ICML 2020.
+    """
+
+    _: KW_ONLY
+    option: int = choice(2, 1)
+    acar_weights: bool = flag(False)
+
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         common = down.c * (c.n_mean / c.n) if self.acar_weights else down.c
         return grad(local.y) - me.c + common
 
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         delta = down.x - local.y
         if self.option == 1:
             own = c.full_grad(down.x)  # c_i⁺ = ∇L_i(x)
         else:
             lr = c.lr0 if self.acar_weights else c.lr
             own = me.c - down.c + delta / (c.steps * lr)  # c_i⁺ = c_i − c + (x − y)/(Kη)
-        change = own - me.c
-        if self.acar_weights:
-            change = change * (c.n / c.n_mean)
+        change = (own - me.c) * (c.n / c.n_mean) if self.acar_weights else own - me.c
         return Struct(delta=delta, dc=change), Struct(c=own)
 
     def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
@@ -82,10 +70,10 @@ class Scaffold(Algorithm):
 
 
 @dataclass(frozen=True)
-class ScaffoldM(Scaffold):
+class SCAFFOLDm(ControlVariates):
     """SCAFFOLD, option 2, whose clients send their model only.
 
-    The server finds sum Δc_i from the mean update ḡ: c ← (N−p)/N c + p/(N K eta) ḡ, which equals
+    The server finds Σ Δc_i from the mean update ḡ: c ← (N−p)/N c + p/(N K η) ḡ, which equals
     SCAFFOLD as long as all clients take the same number of steps.
 
     Cost: n kept by the server and by each client; 2n down, n up.
@@ -97,20 +85,12 @@ class ScaffoldM(Scaffold):
     _: KW_ONLY
     form: str = choice("exact", "printed")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.option != 2 or self.acar_weights:
-            self.refuse("only option=2 without acar_weights can do without Δc_i in the upload")
-
-    def upload(
-        self, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> tuple[Struct, Struct]:
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
         delta = down.x - local.y
         return Struct(delta=delta), Struct(c=me.c - down.c + delta / (c.steps * c.lr))
 
     def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = Algorithm.update(self, s, mean, r)
+        d, changes = super().update(s, mean, r)
         p, N = r.cohort, r.population
         keep = (N - p) / N if self.form == "exact" else (N - 1) / N
-        c = keep * s.c + p / (N * r.steps * r.lr) * mean.raw
-        return d, changes | Struct(c=c)
+        return d, changes | Struct(c=keep * s.c + p / (N * r.steps * r.lr) * mean.raw)

@@ -22,8 +22,9 @@ from rich.progress import (
 from undrift.batches import Local
 from undrift.config import parse
 from undrift.data.partition import PARTITIONS
-from undrift.data.sources import SOURCES
+from undrift.data.sources import dataset
 from undrift.experiment import Experiment
+from undrift.models import MODELS
 from undrift.names import algorithm
 from undrift.report import read_run, rich_table, summarise, write_report
 from undrift.runs import RunWriter
@@ -48,6 +49,7 @@ def compare(
     steps: int | None = None,
     batching: str = "bootstrap",
     every: int = 5,
+    validation: int = 0,
     target: float | None = None,
     dropout: float = 0.0,
     all_clients: bool = False,
@@ -89,6 +91,8 @@ def compare(
         bootstrap (AdaBest), wrap (FedGBO), drop (FedGLAD), keep or full.
     every
         Rounds between two evaluations on the test data.
+    validation
+        Clients that are held out: they do not train, and their samples are evaluated as one set.
     target
         Report the rounds, bytes and FLOPs that each algorithm needs to reach this accuracy.
     dropout
@@ -102,9 +106,9 @@ def compare(
     """
     experiment = Experiment(
         algorithms=tuple(algorithm(text) for text in algorithms),
-        data=parse(data, SOURCES, "data set"),
+        data=dataset(data),
         partition=parse(partition, PARTITIONS, "partition"),
-        model=model,
+        model=parse(model, MODELS, "model"),
         local=Local(
             lr=lr,
             lr_decay=lr_decay,
@@ -118,6 +122,7 @@ def compare(
         rounds=rounds,
         seeds=tuple(range(seeds)),
         every=every,
+        validation=validation,
         target=target,
         dropout=dropout,
         all_clients=all_clients,
@@ -139,7 +144,7 @@ def demo(*, out: Path = Path("demo-report")) -> None:
     """
     compare(
         "FedAvg()",
-        "Scaffold()",
+        "SCAFFOLD()",
         "FedDyn()",
         "AdaBest()",
         "FedGBO(SGDm())",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from undrift.config import UndriftError
-
 
 Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 """A batch of inputs as stored to what the model is given: scaling, and augmentation where there is
@@ -34,6 +33,8 @@ class FederatedData:
     test_inputs: Tensor
     test_targets: Tensor
     transform: Transform | None = None
+    held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """samples of the clients that validate and do not train"""
 
     @classmethod
     def split(
@@ -42,12 +43,19 @@ class FederatedData:
         test: tuple[Any, Any],
         parts: Sequence[np.ndarray],
         transform: Transform | None = None,
+        held_out: Sequence[np.ndarray] = (),
     ) -> FederatedData:
-        """Share samples out: `parts` has the sample numbers of each client."""
-        order = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        """Share samples out: `parts` has the sample numbers of each client.
+
+        held_out  those of the clients that do not train
+        """
+        order, held = (
+            np.concatenate([np.empty(0, np.int64), *some]).astype(np.int64, copy=False)
+            for some in (parts, held_out)
+        )
         offsets = np.cumsum([0, *(len(part) for part in parts)])
         tensors = [torch.as_tensor(array) for array in (*train, *test)]
-        return cls(tensors[0], tensors[1], order, offsets, tensors[2], tensors[3], transform)
+        return cls(tensors[0], tensors[1], order, offsets, tensors[2], tensors[3], transform, held)
 
     @classmethod
     def of_clients(
@@ -82,6 +90,18 @@ class FederatedData:
         return self.inputs[rows], self.targets[rows]
 
     @property
+    def example(self) -> Tensor:
+        """A batch of one sample, as the model gets it."""
+        one = self.inputs[:1]
+        return self.transform(one, None) if self.transform else one
+
+    @property
+    def validation(self) -> tuple[Tensor, Tensor, Transform | None]:
+        """All inputs and targets that are held out, and how to make batches of them."""
+        rows = torch.from_numpy(self.held_out).to(self.targets.device)
+        return self.inputs[rows], self.targets[rows], self.transform
+
+    @property
     def test(self) -> tuple[Tensor, Tensor, Transform | None]:
         """Test inputs and targets, and how to make batches of them."""
         return self.test_inputs, self.test_targets, self.transform
@@ -91,7 +111,7 @@ class FederatedData:
         """Samples of each class (columns) at each client (rows)."""
         labels = self.targets.cpu().numpy()[self.order].astype(np.int64)
         owners = np.repeat(np.arange(len(self)), self.sizes)
-        counts = np.zeros((len(self), int(labels.max()) + 1), dtype=np.int64)
+        counts = np.zeros((len(self), int(self.targets.max()) + 1), dtype=np.int64)
         np.add.at(counts, (owners, labels), 1)
         return counts
 
@@ -99,4 +119,6 @@ class FederatedData:
         """The same data on another device."""
         tensors = (self.inputs, self.targets, self.test_inputs, self.test_targets)
         inputs, targets, test_inputs, test_targets = (tensor.to(device) for tensor in tensors)
-        return FederatedData(inputs, targets, self.order, self.offsets, test_inputs, test_targets)
+        return replace(
+            self, inputs=inputs, targets=targets, test_inputs=test_inputs, test_targets=test_targets
+        )

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from undrift.config import Config, UndriftError, flag, real, whole
+from undrift.config import Config, UndriftError, flag, real, text, whole
 from undrift.data.dealing import (
     Parts,
     classes_taken,
@@ -31,6 +31,7 @@ from undrift.data.dealing import (
     turns,
 )
 from undrift.data.federated import FederatedData
+from undrift.data.partition_file import PartitionFile, read_hash
 from undrift.data.source import DataSet
 from undrift.rng import stream
 
@@ -242,6 +243,30 @@ class Pachinko(Shared):
         return dealt(rng, classes, clients, taken)
 
 
+@dataclass(frozen=True)
+class Saved(Partition):
+    """A partition from a file, as `undrift partition show --save` writes it.
+
+    path  the file
+    hash  the partition that it must hold; what it does hold if not given
+    """
+
+    path: str = text()
+    hash: str | None = text(None, optional=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = read_hash(self.path)
+        if self.hash not in (None, found):
+            self.refuse(f"the file holds another partition, {found}", hash=self.hash)
+        object.__setattr__(self, "hash", found)
+
+    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+        file = PartitionFile.load(self.path)
+        file.check(self.path, labels)
+        return file.parts
+
+
 PARTITIONS = {
     "IID": IID,
     "Dirichlet": Dirichlet,
@@ -249,6 +274,7 @@ PARTITIONS = {
     "Pachinko": Pachinko,
     "Shards": Shards,
     "Natural": Natural,
+    "Saved": Saved,
 }
 
 
@@ -270,10 +296,18 @@ def held_out(
     return training, [parts[i] for i in sorted(drawn)]
 
 
-def federate(source: DataSet, partition: Partition, seed: int) -> FederatedData:
-    """Load a data set and share its training samples out among clients."""
+def federate(
+    source: DataSet, partition: Partition, seed: int, validation: int = 0
+) -> FederatedData:
+    """Load a data set and share its training samples out among clients.
+
+    validation  so many of the clients, drawn at random, do not train; see `held_out`
+    """
     data = source.load(seed)
     labels, rng = data.targets.cpu().numpy(), stream(seed, "partition")
     parts = partition.split(labels, rng, data.client_ids, data.coarse)
     train, test = (data.inputs, data.targets), (data.test_inputs, data.test_targets)
-    return FederatedData.split(train, test, parts, data.transform)
+    held: Parts = []
+    if validation:
+        parts, held = held_out(parts, stream(seed, "validation clients"), validation)
+    return FederatedData.split(train, test, parts, data.transform, held)

@@ -69,6 +69,7 @@ class FedGLAD(Part):
             gsi=gsi,
             factor=factor,
         )
-        scaled = mean | Struct(delta=spread(factor, groups) * mean.delta)
-        d, changes = self.inner.update(s, scaled, r)
+        g = mean.delta
+        g = g.where(g == 0, spread(factor, groups) * g)  # ζ may be infinite where ḡ is 0
+        d, changes = self.inner.update(s, mean | Struct(delta=g), r)
         return d, changes | Struct(fedglad=own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from undrift.core import Algorithm, ClientFacts, Gradient, Part, Struct, Vector, member, real
+from undrift.core import Algorithm, Client, Grad, Part, Struct, Vector, member, real
 from undrift.optim import HeavyBall, Optimiser
 
 
@@ -14,9 +14,7 @@ class Prox(Part):
 
     mu: float = real(0.01, ge=0)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         d = self.inner.direction(grad, local, down, me, c)
         return d + self.mu * (local.y - down.x)
 
@@ -30,9 +28,7 @@ class Clip(Part):
 
     norm: float = real(10.0, gt=0)
 
-    def direction(
-        self, grad: Gradient, local: Struct, down: Struct, me: Struct, c: ClientFacts
-    ) -> Vector:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         d = self.inner.direction(grad, local, down, me, c)
         return d / (d.norm() / self.norm).clamp(min=1.0)
 
@@ -54,11 +50,11 @@ class LocalOpt(Part):
             name = type(self.core).__name__
             self.refuse(f"{name} already steps with statistics of its own", inner=self.inner)
 
-    def begin(self, down: Struct, me: Struct, c: ClientFacts) -> Struct:
+    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         stats = self.optimiser.init(down.x, v0=0.0)
         return self.inner.begin(down, me, c) | Struct(local_opt=stats)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: ClientFacts) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
         step, stats = self.optimiser.step(local.local_opt, d)
         moved = self.inner.move(local, self.optimiser.lr * step, down, c)
         return moved | Struct(local_opt=stats)

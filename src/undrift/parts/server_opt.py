@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import Signature, signature
 from typing import Any
 
 from undrift.algorithms.fedavg import FedAvg
@@ -51,21 +53,21 @@ def FedAvgM(
     return ServerOpt(FedAvg(weights=weights), forms[form](lr=lr, beta=beta))
 
 
-def FedAdam(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
-    """FedAvg with Adam on the server; options as those of `Adam`."""
-    return ServerOpt(FedAvg(weights=weights), Adam(lr=lr, **options))
+def _fedopt(optimiser: type[Optimiser]) -> Callable[..., ServerOpt]:
+    """FedAvg with one optimiser on the server, as a function of the optimiser's options."""
+
+    def make(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
+        return ServerOpt(FedAvg(weights=weights), optimiser(lr=lr, **options))
+
+    own, inner = signature(make).parameters, signature(optimiser).parameters
+    options = [parameter for name, parameter in inner.items() if name not in own]
+    make.__signature__ = Signature([own["lr"], own["weights"], *options])  # type: ignore[attr-defined]
+    make.__name__ = f"Fed{optimiser.__name__}"
+    make.__doc__ = f"FedAvg with {optimiser.__name__} on the server; options as there."
+    return make
 
 
-def FedYogi(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
-    """FedAvg with Yogi on the server; options as those of `Yogi`."""
-    return ServerOpt(FedAvg(weights=weights), Yogi(lr=lr, **options))
-
-
-def FedAdagrad(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
-    """FedAvg with Adagrad on the server; options as those of `Adagrad`."""
-    return ServerOpt(FedAvg(weights=weights), Adagrad(lr=lr, **options))
-
-
-def FedRMSProp(lr: float = 0.01, *, weights: Weights = "samples", **options: Any) -> ServerOpt:
-    """FedAvg with RMSProp on the server; options as those of `RMSProp`."""
-    return ServerOpt(FedAvg(weights=weights), RMSProp(lr=lr, **options))
+FedAdagrad = _fedopt(Adagrad)
+FedAdam = _fedopt(Adam)
+FedRMSProp = _fedopt(RMSProp)
+FedYogi = _fedopt(Yogi)

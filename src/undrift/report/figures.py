@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undrift.report.palette import ink
 from undrift.report.read import Floats, Run
@@ -53,27 +54,42 @@ _STYLE: Any = {
 
 def write_figures(run: Run, folder: Path) -> list[Path]:
     """Write every figure that the run has data for; return the files written."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        for name, (size, draw) in _plan(run).items():
-            figure = Figure(figsize=size, layout="constrained")
-            draw(figure)
-            figure.draw_without_rendering()  # lays it out, once for both files
-            figure.set_layout_engine("none")
-            for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-                path = folder / f"{name}.{kind}"
-                figure.savefig(path, metadata=metadata)
-                written.append(path)
+    for name, (size, draw) in _plan(run).items():
+        paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+        _save(size, draw, paths)
+        written += paths
     return written
 
 
+def write_partition(counts: NDArray[np.int64], path: Path, title: str = "") -> None:
+    """Draw one partition into a .png, .svg or .pdf file: clients × classes."""
+    _save((PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), counts, title), [path])
+
+
 Draw = Callable[[Any], None]
+
+
+def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
+    """Draw a figure of this size, in our style, into files without any date or version."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    nameless: dict[str, dict[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None},
+        ".pdf": {"CreationDate": None, "Producer": None},
+    }
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        figure.draw_without_rendering()  # lays it out, once for all files
+        figure.set_layout_engine("none")
+        for path in paths:
+            figure.savefig(path, metadata=nameless[path.suffix])
 
 
 def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
@@ -99,8 +115,8 @@ def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
         plan["norms"] = (COLUMN * len(norms), 2.3 + legend), curves(*norms)
     if run.recorded("drift"):
         plan["drift"] = (COLUMN, 2.3 + legend), curves(("drift", "round"))
-    if run.label_counts is not None:
-        plan["partition"] = (PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), run)
+    if (counts := run.label_counts) is not None:
+        plan["partition"] = (PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), counts)
     panels = _overview(run)
     if panels:
         size = (PAGE * 1.15, 0.4 + 2.4 * math.ceil(len(panels) / 2))
@@ -123,7 +139,9 @@ def _overview(run: Run) -> list[Draw]:
         if run.recorded(metric) and run.recorded(x)
     ]
     if run.label_counts is not None:
-        panels.insert(3, partial(plot_partition, run=run, title="Labels of the clients"))
+        panels.insert(
+            3, partial(plot_partition, counts=run.label_counts, title="Labels of the clients")
+        )
     return panels[:4]
 
 
@@ -185,13 +203,10 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
     ax.set_xlim(left=0)
 
 
-def plot_partition(ax: Any, run: Run, title: str = "") -> None:
+def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
     """How the classes are spread over clients: dots for few clients, a heat map for many."""
     from matplotlib.ticker import MaxNLocator
 
-    counts = run.label_counts
-    if counts is None:
-        return
     shown = counts[:MOST_CLIENTS]
     clients, classes = shown.shape
     if clients <= 40 and classes <= 30:

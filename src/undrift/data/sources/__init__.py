@@ -1,8 +1,65 @@
 """Data sets by name."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from undrift.config import UndriftError, parse, unknown
+from undrift.data.source import DataSet
+from undrift.data.sources.cifar import CIFAR10, CIFAR100
 from undrift.data.sources.digits import Digits
+from undrift.data.sources.emnist import (
+    EMNIST,
+    emnist_balanced,
+    emnist_byclass,
+    emnist_digits,
+    emnist_letters,
+)
+from undrift.data.sources.mnist import MNIST, FashionMNIST
 from undrift.data.sources.synthetic import Synthetic
 
-SOURCES = {"digits": Digits, "synthetic": Synthetic}
+SOURCES: dict[str, Callable[..., Any]] = {
+    "digits": Digits,
+    "synthetic": Synthetic,
+    "mnist": MNIST,
+    "fashion-mnist": FashionMNIST,
+    "emnist": EMNIST,
+    "emnist-letters": emnist_letters,
+    "emnist-byclass": emnist_byclass,
+    "emnist-balanced": emnist_balanced,
+    "emnist-digits": emnist_digits,
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+}
 
-__all__ = ["SOURCES", "Digits", "Synthetic"]
+
+def dataset(text: str) -> DataSet:
+    """The data set that a text names: `emnist-letters`, `CIFAR100(labels="coarse")`.
+
+    Hyphens, underscores and case do not matter in its name; every data set's `repr` names itself.
+    """
+    name, rest = re.fullmatch(r"\s*([\w-]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    folded = {_fold(known): make for known, make in SOURCES.items()}
+    if name and _fold(name) not in folded:
+        raise UndriftError(unknown("data set", name, SOURCES))
+    made: DataSet = parse(_fold(name) + rest, folded, "data set")
+    return made
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "EMNIST",
+    "MNIST",
+    "SOURCES",
+    "Digits",
+    "FashionMNIST",
+    "Synthetic",
+    "dataset",
+]

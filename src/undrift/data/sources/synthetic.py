@@ -46,11 +46,10 @@ class Synthetic(Config):
 
     def load(self, seed: int) -> Source:
         clients = [self._client(seed, k) for k in range(self.clients)]
-        tests = [len(y) // TEST_SHARE for _, y in clients]
-        trains = [len(y) - test for (_, y), test in zip(clients, tests, strict=True)]
+        sizes = [len(y) for _, y in clients]
+        owners = np.repeat(np.arange(self.clients), sizes)
+        train = np.concatenate([np.arange(n) >= n // TEST_SHARE for n in sizes])
         x, y = (torch.from_numpy(np.concatenate(arrays)) for arrays in zip(*clients, strict=True))
-        owners = np.repeat(np.arange(self.clients), np.add(tests, trains))
-        train = np.concatenate([np.arange(t + n) >= t for t, n in zip(tests, trains, strict=True)])
         return Source(x[train], y[train], x[~train], y[~train], CLASSES, owners[train])
 
     def _client(self, seed: int, k: int) -> tuple[np.ndarray, np.ndarray]:

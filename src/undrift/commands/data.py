@@ -1,0 +1,198 @@
+"""`undrift data`: which data sets there are, where they lie, and what is in them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from cyclopts import App, Parameter
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from undrift.config import UndriftError
+from undrift.data import fetch as files
+from undrift.data.source import Source
+from undrift.data.sources import SOURCES, dataset
+
+data_app = App(name="data", help="Show, fetch and find data sets.")
+
+BAR = 30
+"""Characters of the longest bar."""
+
+
+@data_app.command(name="list")
+def list_(
+    *, data_dir: Path | None = None, json_: Annotated[bool, Parameter("--json")] = False
+) -> None:
+    """List the data sets, and which of them are on disk.
+
+    Parameters
+    ----------
+    data_dir
+        Folder to look in.
+    json_
+        Print JSON.
+    """
+    files.use_data_dir(data_dir)
+    rows = [
+        {"name": name, "about": _about(make), "state": _state(dataset(name))}
+        for name, make in SOURCES.items()
+    ]
+    if json_:
+        _write_json(rows)
+        return
+    table = Table("name", "on disk", "about", box=SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(Text(row["name"], style="bold"), row["state"], Text(row["about"]))
+    Console().print(table)
+
+
+@data_app.command
+def fetch(*names: str, data_dir: Path | None = None, mirror: str | None = None) -> None:
+    """Download data sets, unless they are on disk; half a download is continued.
+
+    Example: undrift data fetch mnist cifar100 --data-dir data
+
+    Parameters
+    ----------
+    names
+        Data sets; `undrift data list` shows them.
+    data_dir
+        Folder to look in and to download into.
+    mirror
+        Address under which DATASET/FILE lies, in place of the published addresses.
+    """
+    if not names:
+        raise UndriftError(f"name at least one data set; known: {', '.join(SOURCES)}")
+    files.use_data_dir(data_dir)
+    files.use_mirror(mirror)
+    for name in names:
+        source = dataset(name)
+        wanted = _files(source)
+        if not wanted:
+            Console().print(f"{name}: needs no download")
+            continue
+        for path in files.locate(_folder(source), wanted, _layouts(source)).values():
+            Console().print(Text(f"{name}: {path}"), soft_wrap=True)
+
+
+@data_app.command
+def where(name: str | None = None, *, data_dir: Path | None = None) -> None:
+    """Print the data folder, or the paths of one data set's published files.
+
+    Parameters
+    ----------
+    name
+        Data set; `undrift data list` shows them.
+    data_dir
+        Folder to look in.
+    """
+    files.use_data_dir(data_dir)
+    if name is None:
+        sys.stdout.write(f"{files.data_dir()}\n")
+        return
+    source = dataset(name)
+    for file in _files(source):
+        found = files.find(_folder(source), [file.name], _layouts(source))
+        path = found[file.name] if found else files.data_dir() / _folder(source) / file.name
+        sys.stdout.write(f"{path}{'' if found else '  (not there)'}\n")
+
+
+@data_app.command
+def show(
+    name: str, *, data_dir: Path | None = None, json_: Annotated[bool, Parameter("--json")] = False
+) -> None:
+    """Load a data set and show what is in it: counts, shapes and classes.
+
+    Parameters
+    ----------
+    name
+        Data set, such as mnist or "EMNIST(split='letters', first=10)".
+    data_dir
+        Folder to look in.
+    json_
+        Print JSON.
+    """
+    files.use_data_dir(data_dir)
+    made = dataset(name)
+    source = made.load(0)
+    facts, counts = _facts(made, source), _counts(source)
+    if json_:
+        _write_json(facts | {"samples_by_class": [list(row) for row in counts]})
+        return
+    console = Console(highlight=False)
+    about = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in facts.items():
+        about.add_row(key.replace("_", " "), Text(str(value)))
+    console.print(about)
+    table = Table("class", "training", "test", "", box=SIMPLE_HEAD, pad_edge=False)
+    most = max((train for train, _ in counts), default=1) or 1
+    for label, (train, test) in enumerate(counts):
+        table.add_row(str(label), str(train), str(test), "█" * round(BAR * train / most))
+    console.print(table)
+
+
+def _facts(made: object, source: Source) -> dict[str, Any]:
+    facts = {
+        "data_set": repr(made),
+        "training_samples": len(source.targets),
+        "test_samples": len(source.test_targets),
+        "classes": source.classes,
+        "sample": f"{tuple(source.inputs.shape[1:])} {source.inputs.dtype}".replace("torch.", ""),
+        "transform": repr(source.transform),
+    }
+    if source.client_ids is not None:
+        facts["natural_clients"] = len(np.unique(source.client_ids))
+    if source.coarse is not None:
+        facts["coarse_classes"] = len(np.unique(source.coarse))
+    return facts
+
+
+def _counts(source: Source) -> list[tuple[int, int]]:
+    """Training and test samples of each class."""
+    train, test = (
+        np.bincount(labels.reshape(-1).numpy().astype(np.int64), minlength=source.classes).tolist()
+        for labels in (source.targets, source.test_targets)
+    )
+    return list(zip(train, test, strict=True))
+
+
+def _about(make: Any) -> str:
+    return (inspect.getdoc(make) or "").split("\n")[0]
+
+
+def _files(source: object) -> Sequence[files.File]:
+    """What a data set downloads; made-up and packaged ones have none."""
+    wanted: Sequence[files.File] = getattr(source, "files", ())
+    return wanted
+
+
+def _folder(source: object) -> str:
+    return str(getattr(source, "folder", ""))
+
+
+def _layouts(source: object) -> Sequence[str]:
+    layouts: Sequence[str] = getattr(source, "layouts", ())
+    return layouts
+
+
+def _state(source: object) -> str:
+    """Whether a data set is on disk, and how much is to be downloaded if not."""
+    lacking = files.missing(_folder(source), _files(source), _layouts(source))
+    if not _files(source):
+        return "-"
+    if not lacking:
+        return "yes"
+    size = sum(file.size or 0 for file in lacking)
+    return f"no, {size / 1e6:.0f} MB" if size else "no"
+
+
+def _write_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=1) + "\n")

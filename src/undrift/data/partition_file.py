@@ -1,0 +1,164 @@
+"""Partitions in files, to share and to use again: `Saved(path=...)`.
+
+A file has the format safetensors: two arrays, `order` and `offsets`, such that client i holds the
+samples `order[offsets[i] : offsets[i + 1]]`, and a few facts beside them. Its hash stands for which
+client holds which samples of which labels, and for nothing else: neither the name of the file nor
+the description nor the size of the numbers matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from undrift.config import UndriftError
+
+FORMAT = 1
+DIGITS = 16
+"""Characters of a hash that are shown and used in names."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionFile:
+    """What a file says.
+
+    order, offsets  client i holds the samples `order[offsets[i] : offsets[i + 1]]`
+    samples         number of samples that there were to share out
+    labels          hash of their labels
+    about           what the partition is, in words
+    """
+
+    order: np.ndarray
+    offsets: np.ndarray
+    samples: int
+    labels: str
+    about: str = ""
+
+    @classmethod
+    def of(cls, parts: Sequence[np.ndarray], labels: np.ndarray, about: str = "") -> PartitionFile:
+        """The partition whose clients hold these samples, of those with these labels."""
+        order = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        offsets = np.cumsum([0, *map(len, parts)])
+        return cls(order, offsets, len(labels), labels_hash(labels), about)
+
+    @property
+    def hash(self) -> str:
+        """The partition's identity."""
+        digest = hashlib.sha256(f"{self.samples} {self.labels}".encode())
+        for array in (self.offsets, self.order):
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return digest.hexdigest()[:DIGITS]
+
+    @property
+    def parts(self) -> list[np.ndarray]:
+        """The samples of each client."""
+        return np.split(self.order, self.offsets[1:-1])
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file, or under the name of its hash into a folder; returns the file."""
+        path = Path(path)
+        if path.is_dir():
+            path = path / f"partition-{self.hash}.safetensors"
+        smallest = np.min_scalar_type(max(self.samples, 1))
+        arrays = {"order": self.order.astype(smallest), "offsets": self.offsets.astype(smallest)}
+        facts = {
+            "format": FORMAT,
+            "hash": self.hash,
+            "samples": self.samples,
+            "labels": self.labels,
+            "about": self.about,
+        }
+        partial = path.with_name(path.name + ".partial")
+        try:
+            save_file(arrays, partial, metadata={"undrift-partition": json.dumps(facts)})
+            partial.replace(path)
+        except (OSError, SafetensorError) as error:
+            raise UndriftError(f"cannot write the partition to {path}: {error}") from None
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> PartitionFile:
+        """Read a file and check that it is what it says."""
+        with _opened(path) as file:
+            facts = _facts(path, file)
+            try:
+                arrays = {name: file.get_tensor(name) for name in ("order", "offsets")}
+            except SafetensorError as error:
+                raise _broken(path, str(error)) from None
+        if any(array.dtype.kind not in "iu" or array.ndim != 1 for array in arrays.values()):
+            raise _broken(path, "order and offsets must be rows of whole numbers")
+        order, offsets = (array.astype(np.int64) for array in arrays.values())
+        found = cls(order, offsets, facts["samples"], facts["labels"], facts["about"])
+        if found.hash != facts["hash"]:
+            raise _broken(path, f"its content has the hash {found.hash}, not {facts['hash']}")
+        if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(order):
+            raise _broken(path, "its offsets do not fit the samples")
+        if (np.diff(offsets) < 0).any():
+            raise _broken(path, "its offsets do not grow")
+        if len(order) and not 0 <= order.min() <= order.max() < found.samples:
+            raise _broken(path, f"it has samples beyond the {found.samples} that there are")
+        if len(np.unique(order)) < len(order):
+            raise _broken(path, "a sample is in it twice")
+        return found
+
+    def check(self, path: str, labels: np.ndarray) -> None:
+        """Refuse labels of other data than those that were shared out."""
+        known = f" ({self.about})" if self.about else ""
+        if self.samples != len(labels):
+            raise UndriftError(
+                f"{path}{known} is a partition of {self.samples} samples, "
+                f"but these data have {len(labels)}"
+            )
+        if self.labels != labels_hash(labels):
+            raise UndriftError(
+                f"{path}{known} is a partition of other data: the labels of the {len(labels)} "
+                "samples differ, or their order; use the data set and seed it was made for"
+            )
+
+
+def read_hash(path: str | Path) -> str:
+    """The hash that a file says it has, without reading all of it."""
+    with _opened(path) as file:
+        return str(_facts(path, file)["hash"])
+
+
+def labels_hash(labels: np.ndarray) -> str:
+    """A hash of labels, whatever the size of their numbers."""
+    plain = np.ascontiguousarray(labels, dtype="<f8" if labels.dtype.kind == "f" else "<i8")
+    return hashlib.sha256(f"{plain.shape}".encode() + plain.tobytes()).hexdigest()[:DIGITS]
+
+
+def _opened(path: str | Path) -> Any:
+    try:
+        return safe_open(path, framework="numpy")
+    except FileNotFoundError:
+        raise UndriftError(
+            f"there is no partition file {str(path)!r}; make one with undrift partition show --save"
+        ) from None
+    except (OSError, SafetensorError) as error:
+        raise _broken(path, str(error)) from None
+
+
+def _facts(path: str | Path, file: Any) -> dict[str, Any]:
+    try:
+        facts = json.loads((file.metadata() or {}).get("undrift-partition", "null"))
+    except (ValueError, RecursionError):
+        facts = None
+    wanted = {"format": int, "hash": str, "samples": int, "labels": str, "about": str}
+    if not isinstance(facts, dict) or any(type(facts.get(k)) is not v for k, v in wanted.items()):
+        raise _broken(path, "it does not say so")
+    if facts["format"] != FORMAT:
+        raise _broken(path, f"its format is {facts['format']}; this version reads {FORMAT}")
+    return facts
+
+
+def _broken(path: str | Path, reason: str) -> UndriftError:
+    return UndriftError(f"{str(path)!r} is not a sound partition file: {reason}")

@@ -1,0 +1,46 @@
+"""How much clients differ: in the number of their samples, and in their labels.
+
+`counts` has the samples of each class (columns) at each client (rows). Clients without samples have
+no distribution of labels; theirs is NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def shares(counts: np.ndarray) -> np.ndarray:
+    """The distribution of labels at each client."""
+    sizes = counts.sum(axis=1, keepdims=True)
+    p: np.ndarray = np.divide(counts, sizes, out=np.full(counts.shape, np.nan), where=sizes > 0)
+    return p
+
+
+def label_entropy(counts: np.ndarray) -> np.ndarray:
+    """Entropy of each client's labels in bits: 0 for one class, log2(C) for C classes alike."""
+    p = shares(counts)
+    logarithms = np.log2(p, out=np.zeros_like(p), where=p > 0)
+    entropy: np.ndarray = np.abs((p * logarithms).sum(axis=1))
+    return entropy
+
+
+def total_variation(counts: np.ndarray) -> np.ndarray:
+    """½ Σ |p - q| between each client's labels p and everybody's q: the share that is out of place.
+
+    0 where a client's labels are like everybody's, towards 1 where it has only rare ones.
+    """
+    distance: np.ndarray = 0.5 * np.abs(shares(counts) - _overall(counts)).sum(axis=1)
+    return distance
+
+
+def hellinger(counts: np.ndarray) -> np.ndarray:
+    """√(1 - Σ √(p q)) between each client's labels p and everybody's q; from 0 to 1."""
+    overlap = np.sqrt(shares(counts) * _overall(counts)).sum(axis=1)
+    distance: np.ndarray = np.sqrt(np.maximum(1 - overlap, 0))
+    return distance
+
+
+def _overall(counts: np.ndarray) -> np.ndarray:
+    total = counts.sum(axis=0)
+    overall: np.ndarray = total / max(total.sum(), 1)
+    return overall

@@ -1,0 +1,117 @@
+"""What the sets of small images have in common."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from undrift.config import Config, UndriftError
+from undrift.data.federated import Transform
+from undrift.data.fetch import File, data_dir, notice
+from undrift.data.source import Source
+from undrift.data.transforms import WHITE, Normalise
+
+Labelled = tuple[np.ndarray, np.ndarray]
+"""Images as bytes (n, channels, height, width), and their labels."""
+
+
+class ImageSet(Config):
+    """Images that are read from files, the same for every seed, and read only once in a row.
+
+    folder   where they lie in the data folder
+    files    what is downloaded if they do not
+    layouts  other folders to look in, such as those of torchvision
+    """
+
+    folder: ClassVar[str]
+    files: ClassVar[tuple[File, ...]]
+    layouts: ClassVar[tuple[str, ...]] = ()
+
+    def load(self, seed: int) -> Source:
+        return _read(self, data_dir())
+
+    def read(self) -> Source:
+        """The samples, from the files."""
+        raise NotImplementedError
+
+    def assemble(
+        self,
+        train: Labelled,
+        test: Labelled,
+        classes: int,
+        published: tuple[int, int],
+        transform: Transform | None = None,
+        coarse: np.ndarray | None = None,
+    ) -> Source:
+        """Checked samples; without a `transform`, the mean and deviation of all training pixels."""
+        for part, (images, labels) in (("training", train), ("test", test)):
+            if len(images) != len(labels):
+                count = f"{len(images)} {part} images but {len(labels)} labels"
+                raise UndriftError(f"{self}: {count}; fetch the files again")
+            if not len(labels) or labels.min() < 0 or labels.max() >= classes:
+                seen = f"{labels.min()} to {labels.max()}" if len(labels) else "none"
+                raise UndriftError(f"{self}: {part} labels {seen}, expected 0 to {classes - 1}")
+        counts = len(train[0]), len(test[0])
+        if counts != published:
+            notice(
+                f"{self} in {data_dir()} has {counts[0]} training and {counts[1]} test images, the "
+                f"published set {published[0]} and {published[1]}: results do not compare with it"
+            )
+        inputs, targets, test_inputs, test_targets = (
+            torch.from_numpy(array) for array in (*train, *test)
+        )
+        transform = transform or normalise(train[0])
+        return Source(
+            inputs,
+            targets.long(),
+            test_inputs,
+            test_targets.long(),
+            classes,
+            coarse=coarse,
+            transform=transform,
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def _read(images: ImageSet, folder: Path) -> Source:
+    return images.read()
+
+
+def normalise(images: np.ndarray) -> Normalise:
+    """The transform to mean 0 and deviation 1 over all pixels of the images."""
+    counts = np.zeros(WHITE + 1, dtype=np.int64)
+    for start in range(0, len(images), 4096):
+        counts += np.bincount(images[start : start + 4096].reshape(-1), minlength=WHITE + 1)
+    values = np.arange(WHITE + 1) / WHITE
+    shares = counts / counts.sum()
+    mean = float(values @ shares)
+    std = float(((values - mean) ** 2 @ shares) ** 0.5)
+    return Normalise((mean,), (std or 1.0,))
+
+
+def grey(images: np.ndarray, side: int, name: object) -> np.ndarray:
+    """Images of one channel, checked to be bytes of the right size."""
+    if images.dtype != np.uint8 or images.shape[1:] != (side, side):
+        shape = f"{images.dtype} of shape {images.shape}"
+        raise UndriftError(f"{name}: expected bytes of shape (n, {side}, {side}), found {shape}")
+    return images[:, None]
+
+
+def flat(labels: np.ndarray, name: object) -> np.ndarray:
+    """Labels as a row of whole numbers."""
+    if labels.dtype != np.uint8 or labels.ndim != 1:
+        raise UndriftError(
+            f"{name}: expected one byte a label, found {labels.dtype} of shape {labels.shape}"
+        )
+    return labels.astype(np.int64)
+
+
+def idx_names(prefix: str, parts: Sequence[str]) -> list[str]:
+    """Names of the images and labels of each part in the manner of MNIST, packed."""
+    kinds = ("images-idx3", "labels-idx1")
+    return [f"{prefix}{part}-{kind}-ubyte.gz" for part in parts for kind in kinds]

@@ -1,0 +1,75 @@
+"""MNIST and Fashion-MNIST."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from undrift.config import UndriftError
+from undrift.data.fetch import File, digest, find, locate
+from undrift.data.formats import read_idx
+from undrift.data.source import Source
+from undrift.data.sources.images import ImageSet, flat, grey, idx_names
+
+NAMES = idx_names("", ("train", "t10k"))
+PUBLISHED = (60_000, 10_000)
+
+
+def _files(base: str, *checksums_and_sizes: tuple[str, int]) -> tuple[File, ...]:
+    return tuple(
+        File(name, f"{base}/{name}", md5=md5, size=size)
+        for name, (md5, size) in zip(NAMES, checksums_and_sizes, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class MNIST(ImageSet):
+    """Handwritten digits: 60,000 images of 28 x 28 pixels to train on, 10,000 to test on.
+
+    Batches are normalised by the mean and deviation of all training pixels, .1307 and .3081.
+
+    Reference: LeCun et al., Grad-based learning applied to document recognition, 1998.
+    """
+
+    folder = "mnist"
+    layouts = ("MNIST/raw",)
+    files = _files(
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        ("f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+        ("d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+        ("9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+        ("ec29112dd5afa0611ce80d1b7f02629c", 4_542),
+    )
+
+    def read(self) -> Source:
+        unpacked = find(self.folder, [name.removesuffix(".gz") for name in NAMES], self.layouts)
+        paths = list((unpacked or locate(self.folder, self.files, self.layouts)).values())
+        for other in (MNIST, FashionMNIST):  # their files have the same names
+            if other is not type(self) and digest(paths[0]) == other.files[0].md5:
+                raise UndriftError(
+                    f"{paths[0]}: this is {other.__name__}, not {type(self).__name__}; put each "
+                    f"into a folder of its own, {other.folder} and {self.folder}"
+                )
+        x, y, test_x, test_y = map(read_idx, paths)
+        train = grey(x, 28, paths[0]), flat(y, paths[1])
+        test = grey(test_x, 28, paths[2]), flat(test_y, paths[3])
+        return self.assemble(train, test, 10, PUBLISHED)
+
+
+@dataclass(frozen=True)
+class FashionMNIST(MNIST):
+    """Clothes in ten classes, in the shape of MNIST: 60,000 images to train on, 10,000 to test on.
+
+    Batches are normalised by the mean and deviation of all training pixels, .2860 and .3530.
+
+    Reference: Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017.
+    """
+
+    folder = "fashion-mnist"
+    layouts = ("FashionMNIST/raw",)
+    files = _files(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+        ("25c81989df183df01b3e8a0aad5dffbe", 29_515),
+        ("bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+        ("bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+    )

@@ -1,0 +1,107 @@
+"""Sentiment140: is a tweet happy or sad? A client for each user."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undrift.config import UndriftError, choice, real, text, whole
+from undrift.data.fetch import File
+from undrift.data.source import Source
+from undrift.data.sources.texts import TextSet
+from undrift.data.split import for_training
+from undrift.data.text import Bags, bags, most_frequent, table
+
+ARCHIVE = File(
+    "trainingandtestdata.zip",
+    "https://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip",
+    sha256="004a3772c8a7ff9bbfeb875880f47f0679d93fc63e5cf9cff72d54a8a6162e57",
+    size=81363704,
+)
+MEMBER = "training.1600000.processed.noemoticon.csv"
+COLUMNS = "target,id,date,query,user,text"
+LABELS = {"0": 0, "4": 1}
+
+
+@dataclass(frozen=True)
+class Sent140(TextSet):
+    """1.6 million tweets, labelled sad (0) or happy (1) by smileys that were then taken out.
+
+    vocabulary  the input has the share of each of so many most frequent words among a tweet's
+                known words; None knows all words
+    counted     where words are counted for that: in "train"ing tweets only, or in "all"
+    minimum     users with fewer tweets are left out
+    test        how test tweets are drawn: a part of each "user"'s, which leaves users with a
+                single tweet out; or a part of all "tweets", whoever wrote them
+    share       part to train on; the split is the same for every seed
+    file        another file in the official layout, gzipped or not: its name or path
+
+    Words are what stands between single blanks, as in FedGBO's code: so between two blanks there is
+    an empty word, and it counts. In the end, tweets without a known word are dropped.
+
+    Deviations: LEAF adds the 498 tweets of the manual test file to those of their users.
+    References: Go et al., Twitter sentiment classification using distant supervision, 2009;
+    Caldas et al., LEAF: a benchmark for federated settings, 2018.
+    """
+
+    folder = "sent140"
+    files = (ARCHIVE,)
+    layouts = ("sent140-subset",)
+
+    _: KW_ONLY
+    vocabulary: int | None = whole(5000, ge=1, optional=True)
+    counted: str = choice("train", "all")
+    minimum: int = whole(10, ge=1)
+    test: str = choice("user", "tweets")
+    share: float = real(0.8, gt=0, lt=1)
+    file: str | None = text(None, optional=True)
+
+    def read(self) -> Source:
+        path = self.path(ARCHIVE, (MEMBER,), self.file)
+        targets, owners, texts = self._tweets(path)
+        everybody = np.zeros_like(owners)
+        train = for_training(owners if self.test == "user" else everybody, self.share)
+        counted = np.ones_like(train) if self.counted == "all" else train
+        known = most_frequent(
+            (texts[i].split(" ") for i in np.flatnonzero(counted)), self.vocabulary
+        )
+        tokens, rows = bags((tweet.split(" ") for tweet in texts), known)
+        full = rows[:, 1].numpy() > 0
+        return Source(
+            rows[train & full],
+            targets[train & full],
+            rows[~train & full],
+            targets[~train & full],
+            classes=2,
+            client_ids=owners[train & full],
+            transform=Bags(tokens, known),
+        )
+
+    def _tweets(self, path: Path) -> tuple[Tensor, np.ndarray, list[str]]:
+        """Targets, the number of each tweet's user in alphabetical order, and texts."""
+        targets: list[int] = []
+        users: list[str] = []
+        texts: list[str] = []
+        for row in table(path, "latin-1", COLUMNS, MEMBER):
+            target, user, tweet = row[0], row[4], row[5]
+            if target not in LABELS:
+                raise UndriftError(
+                    f"{path}, row {len(texts) + 1}: the target must be 0 or 4, not {target[:20]!r}"
+                )
+            targets.append(LABELS[target])
+            users.append(user)
+            texts.append(tweet)
+        fewest = max(self.minimum, 2) if self.test == "user" else self.minimum
+        _, owners, counts = np.unique(users, return_inverse=True, return_counts=True)
+        kept = np.flatnonzero(counts[owners] >= fewest) if users else np.zeros(0, np.int64)
+        if len(kept) < 2:
+            raise UndriftError(
+                f"{path}: {len(texts)} tweets, but no user has {fewest}; to use them all the same, "
+                'give Sent140(minimum=1, test="tweets") and another partition than Natural'
+            )
+        owners = np.unique(owners[kept], return_inverse=True)[1].astype(np.int32)
+        return torch.tensor(targets)[kept], owners, [texts[i] for i in kept]

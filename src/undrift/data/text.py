@@ -1,0 +1,168 @@
+"""Text as numbers: stored once, flat, and cut into samples when a batch is made.
+
+A sample is where it starts in the flat text and, where samples differ in length, how long it is.
+So overlapping windows of 80 characters cost 4 bytes each, and no bag of words is ever stored.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undrift.config import UndriftError
+from undrift.data.formats import LIMIT, reading, refuse, zip_member
+
+PAD, UNKNOWN = 0, 1
+"""Numbers that stand for no word, and for a word outside the vocabulary; words follow."""
+
+NO_TARGET = -100
+"""The target at a place where nothing is to be predicted, as torch has it."""
+
+LONGEST_LINE = 2**20
+"""Longer ones are cut into several."""
+
+WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def words(text: str) -> list[str]:
+    """Words of a text in lower case: runs of letters and digits, with apostrophes inside."""
+    return WORD.findall(text.lower())
+
+
+def most_frequent(texts: Iterable[Iterable[str]], size: int | None) -> tuple[str, ...]:
+    """The most frequent words, most frequent first, in alphabetical order where equally so."""
+    counts = Counter(word for text in texts for word in text)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    return tuple(ranked[:size])
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Makes (batch, length) symbols out of the places in `text` where windows start."""
+
+    text: Tensor = field(repr=False)
+    length: int
+
+    def __call__(self, starts: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+        places = starts.cpu().long()[:, None] + torch.arange(self.length)
+        return self.text[places].to(starts.device, torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Makes (batch, length) word numbers out of (start, count) pairs; short ones end in PAD.
+
+    words  what each number stands for, from 0 on; "" where that is no word
+    """
+
+    tokens: Tensor = field(repr=False)
+    length: int
+    words: tuple[str, ...] = field(repr=False)
+
+    def __call__(self, rows: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+        starts, counts = rows.cpu().long().unbind(1)
+        steps = torch.arange(self.length)
+        inside = steps < counts[:, None]
+        places = torch.where(inside, starts[:, None] + steps, 0)
+        return torch.where(inside, self.tokens[places].long(), PAD).to(rows.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Bags:
+    """Makes (batch, words) shares of each word out of (start, count) pairs: counts over length."""
+
+    tokens: Tensor = field(repr=False)
+    words: tuple[str, ...] = field(repr=False)
+
+    def __call__(self, rows: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+        starts, counts = rows.cpu().long().unbind(1)
+        owners = torch.repeat_interleave(torch.arange(len(rows)), counts)
+        before = torch.cumsum(counts, 0) - counts
+        places = torch.arange(len(owners)) + (starts - before)[owners]
+        bags = torch.zeros(len(rows), len(self.words))
+        bags.index_put_(
+            (owners, self.tokens[places].long()), torch.ones(len(owners)), accumulate=True
+        )
+        return (bags / counts.clamp(min=1)[:, None]).to(rows.device)
+
+
+def flattened(texts: Sequence[Sequence[int]], largest: int) -> tuple[Tensor, Tensor]:
+    """Texts one after the other, in as few bytes as the largest number needs, and their rows."""
+    counts = np.fromiter((len(text) for text in texts), np.int64, len(texts))
+    kind = np.int16 if largest < 2**15 else np.int32
+    flat = np.fromiter((number for text in texts for number in text), kind, int(counts.sum()))
+    rows = np.stack([np.cumsum(counts) - counts, counts], axis=1)
+    if not len(flat):
+        flat = np.zeros(1, kind)
+    return torch.from_numpy(flat), torch.from_numpy(rows)
+
+
+def bags(texts: Iterable[Iterable[str]], vocabulary: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Word numbers for `Bags`, and the row of each text; other words are left out."""
+    number = {word: i for i, word in enumerate(vocabulary)}
+    return flattened(
+        [[number[word] for word in text if word in number] for text in texts], len(number)
+    )
+
+
+def sequences(
+    texts: Iterable[Sequence[str]], vocabulary: Sequence[str], length: int
+) -> tuple[Tensor, Tensor]:
+    """Word numbers for `Sequences`, and the row of each text; what is beyond `length` is cut."""
+    number = {word: i for i, word in enumerate(vocabulary, UNKNOWN + 1)}
+    return flattened(
+        [[number.get(word, UNKNOWN) for word in text[:length]] for text in texts],
+        len(number) + UNKNOWN,
+    )
+
+
+def lines(path: Path, encoding: str, member: str = "") -> Iterator[str]:
+    """Lines of a text file: plain, gzipped, or the named member of a zip archive."""
+    read = 0
+    with reading(path, f"{encoding} text"), _unpacked(path, member) as file:
+        text = io.TextIOWrapper(file, encoding=encoding, newline="")
+        while line := text.readline(LONGEST_LINE):
+            read += len(line)
+            if read > LIMIT:
+                raise refuse(path, "text", f"more than {LIMIT} characters")
+            yield line
+
+
+@contextmanager
+def _unpacked(path: Path, member: str) -> Iterator[BinaryIO]:
+    with path.open("rb") as raw:
+        magic = raw.read(4)
+        raw.seek(0)
+        if magic[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield cast(BinaryIO, file)
+        elif magic == b"PK\x03\x04":
+            with zip_member(path, member) as (opened, _):
+                yield opened
+        else:
+            yield raw
+
+
+def table(path: Path, encoding: str, columns: str, member: str = "") -> Iterator[list[str]]:
+    """Rows of a CSV file without a header, each with as many fields as `columns` names."""
+    width = columns.count(",") + 1
+    for number, row in enumerate(csv.reader(lines(path, encoding, member)), 1):
+        if len(row) != width:
+            shown = ", ".join(row)[:60]
+            raise UndriftError(
+                f"{path}, row {number}: expected {width} columns ({columns}), found {len(row)}: "
+                f"{shown!r}"
+            )
+        yield row

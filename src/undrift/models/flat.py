@@ -1,0 +1,28 @@
+"""Networks for samples without structure: rows of numbers, counts of words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from undrift.config import wholes
+from undrift.models.model import Model, dense, features
+
+
+@dataclass(frozen=True)
+class MLP(Model):
+    """Fully connected layers with ReLU between them; AdaBest's 784-100-100-C for EMNIST-L."""
+
+    hidden: tuple[int, ...] = wholes((100, 100), ge=1)
+
+    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+        return nn.Sequential(nn.Flatten(), *dense(features(shape), classes, self.hidden))
+
+
+@dataclass(frozen=True)
+class Linear(Model):
+    """Softmax or least squares regression; on 5000 word counts, FedGBO's model for Sent140."""
+
+    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+        return nn.Sequential(nn.Flatten(), *dense(features(shape), classes))

@@ -1,0 +1,84 @@
+"""Convolutional networks.
+
+Pooling comes before ReLU, which gives the same output from a quarter of the work; and images are
+laid out with the channels last, which changes no output and is faster (see `ChannelsLast`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from undrift.config import UndriftError
+from undrift.models.model import Model, Shape, dense, image
+
+
+@dataclass(frozen=True)
+class AdaBestCNN(Model):
+    """AdaBest's network for CIFAR: two 5x5 convolutions of 64, then 384-192-C."""
+
+    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+        return _two_convolutions(shape, classes, filters=(64, 64), kernel=5, hidden=(384, 192))
+
+
+@dataclass(frozen=True)
+class FedGBOCNN(Model):
+    """FedGBO's network for CIFAR-100 and FEMNIST: 3x3 convolutions of 32 and 64, then 512-C."""
+
+    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+        return _two_convolutions(shape, classes, filters=(32, 64), kernel=3, hidden=(512,))
+
+
+@dataclass(frozen=True)
+class FedGLADCNN(Model):
+    """FedGLAD's network for MNIST and FEMNIST: 3x3 convolutions of 32 and 64, dropout, 128-C."""
+
+    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+        channels, *sides = image(shape)
+        sides = [(side - 4) // 2 for side in sides]
+        _refuse_small(shape, sides)
+        return nn.Sequential(
+            ChannelsLast(),
+            *(nn.Conv2d(channels, 32, 3), nn.ReLU()),
+            *(nn.Conv2d(32, 64, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.25)),
+            *(nn.Flatten(), nn.Linear(64 * math.prod(sides), 128), nn.ReLU(), nn.Dropout(0.5)),
+            nn.Linear(128, classes),
+        )
+
+
+class ChannelsLast(nn.Module):
+    """Lays images out with the channels last in memory; their shape and values stay.
+
+    The layers that follow keep that layout. Only the images are laid out anew, not the weights: a
+    task owns these.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        n, channels, height, width = images.shape
+        if channels == 1:  # both layouts are the same, but torch has to be told which one it is
+            return images.reshape(n, height, width, 1).permute(0, 3, 1, 2)
+        return images.contiguous(memory_format=torch.channels_last)
+
+
+def _two_convolutions(
+    shape: Shape, classes: int, filters: Sequence[int], kernel: int, hidden: Sequence[int]
+) -> nn.Module:
+    """Convolutions without padding, each halved, then dense layers."""
+    channels, *sides = image(shape)
+    layers: list[nn.Module] = [ChannelsLast()]
+    for width in filters:
+        layers += [nn.Conv2d(channels, width, kernel), nn.MaxPool2d(2), nn.ReLU()]
+        channels, sides = width, [(side - kernel + 1) // 2 for side in sides]
+    _refuse_small(shape, sides)
+    return nn.Sequential(
+        *layers, nn.Flatten(), *dense(channels * math.prod(sides), classes, hidden)
+    )
+
+
+def _refuse_small(shape: Shape, sides: Sequence[int]) -> None:
+    if min(sides) < 1:
+        raise UndriftError(f"shape={shape}: the images are too small for this network")

@@ -1,0 +1,91 @@
+"""ResNet-56 for small images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from undrift.config import choice
+from undrift.models.images import ChannelsLast
+from undrift.models.model import Model, image
+
+STAGES = ((16, 1), (32, 2), (64, 2))
+"""Width and stride of the three stages."""
+
+
+@dataclass(frozen=True)
+class ResNet56(Model):
+    """FedGLAD's network for CIFAR-10: a residual network of 56 layers with batch normalisation.
+
+    form  bottleneck  [6, 6, 6] blocks of 1x1, 3x3, 1x1, four times as wide at their ends, as in
+                      FedGLAD's program
+          basic       [9, 9, 9] blocks of 3x3, 3x3, as He et al. describe it for CIFAR-10; where
+                      the width doubles, the shortcut drops every other pixel and is padded with
+                      zeros (their option A)
+          projection  the same, with 1x1 convolutions in these shortcuts (their option B)
+
+    The running statistics of the batch normalisation are buffers: clients send them with the model,
+    and the server averages them.
+    Reference: He et al., Deep residual learning for image recognition, CVPR 2016.
+    """
+
+    form: str = choice("bottleneck", "basic", "projection")
+
+    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+        channels, _, _ = image(shape)
+        wide = self.form == "bottleneck"
+        layers: list[nn.Module] = [ChannelsLast(), *_normalised(channels, 16, 3), nn.ReLU()]
+        width = 16
+        for inner, stride in STAGES:
+            outer = 4 * inner if wide else inner
+            for number in range(6 if wide else 9):
+                step = stride if number == 0 else 1
+                layers.append(Block(width, inner, outer, step, padded=self.form == "basic"))
+                width = outer
+        network = nn.Sequential(
+            *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)
+        )
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        return network
+
+
+class Block(nn.Module):
+    """Convolutions and a shortcut around them."""
+
+    def __init__(self, width: int, inner: int, outer: int, stride: int, *, padded: bool) -> None:
+        super().__init__()
+        if outer == inner:
+            layers = [*_normalised(width, outer, 3, stride), nn.ReLU()]
+        else:
+            layers = [*_normalised(width, inner, 1), nn.ReLU()]
+            layers += [*_normalised(inner, inner, 3, stride), nn.ReLU()]
+        last = _normalised(inner, outer, 3 if outer == inner else 1)
+        self.layers = nn.Sequential(*layers, *last)
+        self.shortcut: nn.Module = nn.Identity()
+        if (width, stride) != (outer, 1):
+            projected = nn.Sequential(*_normalised(width, outer, 1, stride))
+            self.shortcut = Padded(outer - width, stride) if padded else projected
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layers(x) + self.shortcut(x))
+
+
+class Padded(nn.Module):
+    """Every so many pixels of the input, with channels of zeros on both sides."""
+
+    def __init__(self, more: int, stride: int) -> None:
+        super().__init__()
+        self.pad = (0, 0, 0, 0, more // 2, more - more // 2)
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x[:, :, :: self.stride, :: self.stride], self.pad)
+
+
+def _normalised(width: int, outer: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(width, outer, kernel, stride, padding=kernel // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(outer)]

@@ -1,0 +1,127 @@
+"""Experiments: validation clients, and every kind of target from the data set to the row."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from undrift.batches import Local
+from undrift.config import UndriftError
+from undrift.data.partition import IID, Dirichlet, federate
+from undrift.data.source import Source
+from undrift.data.sources import Digits
+from undrift.data.text import NO_TARGET
+from undrift.experiment import Experiment
+from undrift.models import MLP, Linear, Model, StackOverflowLSTM
+from undrift.names import algorithm
+from undrift.runs import RunWriter
+from undrift.sampling import Uniform
+
+
+def experiment(**options: Any) -> Experiment:
+    settings: dict[str, Any] = {
+        "algorithms": (algorithm("fedavg"), algorithm("adabest")),
+        "data": Digits(),
+        "partition": Dirichlet(clients=22, alpha=0.5),
+        "model": Linear(),
+        "local": Local(lr=0.1, batch_size=16),
+        "sampler": Uniform(5),
+        "rounds": 6,
+        "every": 3,
+    }
+    return Experiment(**settings | options)
+
+
+def rows(made: Experiment) -> list[dict[str, Any]]:
+    return [row for one in made.algorithms for row in made.run(one, 0)]
+
+
+def test_validation_clients_do_not_train() -> None:
+    partition = Dirichlet(clients=22, alpha=0.5)
+    whole = federate(Digits(), partition, seed=0)
+    split = federate(Digits(), partition, seed=0, validation=2)
+    assert len(split) == 20
+    assert len(split.held_out) == 2 * 65
+    assert not set(split.held_out) & set(split.order)
+    assert {*split.held_out, *split.order} == set(whole.order)
+    _, targets, _ = split.validation
+    assert torch.equal(targets, whole.targets[torch.from_numpy(split.held_out)])
+    again = federate(Digits(), partition, seed=0, validation=2)
+    assert np.array_equal(split.held_out, again.held_out)
+
+
+def test_validation_is_part_of_every_row() -> None:
+    found = rows(experiment(validation=2))
+    assert len(found) == 4
+    assert all(0 <= row["validation_accuracy"] <= 1 for row in found)
+    assert all(row["validation_loss"] > 0 for row in found)
+    assert found[1]["validation_accuracy"] != found[1]["accuracy"]
+    assert "validation_loss" not in rows(experiment())[0]
+    assert experiment(validation=2).hash != experiment().hash
+
+
+def test_validation_leaves_somebody_to_train() -> None:
+    with pytest.raises(UndriftError, match="22 clients"):
+        experiment(validation=22).check()
+    with pytest.raises(UndriftError, match="validation must be a whole number >= 0"):
+        experiment(validation=-1)
+    with pytest.raises(UndriftError, match="use at most 20 clients"):
+        experiment(validation=2, sampler=Uniform(21)).check()
+
+
+@pytest.mark.parametrize("model", ["mlp", "MLP(hidden=(100, 100))", MLP()])
+def test_models_by_name_and_by_value_are_the_same(model: str | Model) -> None:
+    made = experiment(model=model)
+    assert made.model == MLP()
+    assert made.hash == experiment(model=MLP()).hash
+    with pytest.raises(UndriftError, match="did you mean 'MLP'"):
+        experiment(model="mpl")
+
+
+def regression() -> Source:
+    x = torch.randn(120, 3, generator=torch.Generator().manual_seed(0))
+    y = x @ torch.tensor([1.0, 2.0, 3.0])
+    return Source(x[:90], y[:90], x[90:], y[90:], classes=1)
+
+
+def counting() -> Source:
+    x = (torch.arange(60)[:, None] + torch.arange(5)) % 7
+    y = ((x + 1) % 7).to(torch.int16)
+    y[:, -1] = NO_TARGET
+    return Source(x[:40], y[:40], x[40:], y[40:], classes=7)
+
+
+@pytest.mark.parametrize(
+    ("source", "model"), [(regression(), Linear()), (counting(), StackOverflowLSTM(hidden=9))]
+)
+def test_regression_and_next_token(source: Source, model: Model, tmp_path: Path) -> None:
+    made = experiment(data=source, model=model, partition=IID(clients=10), validation=1)
+    found = rows(made)
+    assert found[1]["loss"] < found[0]["loss"]
+    assert math.isnan(found[0]["accuracy"]) == (model == Linear())
+    assert math.isnan(found[0]["label_similarity"])
+    assert found[0]["flops"] > 0
+    writer = RunWriter(tmp_path, made, "")
+    writer.close()
+    assert json.loads((tmp_path / "partition.json").read_text()) == {}
+
+
+def test_models_get_batches_and_not_what_is_stored() -> None:
+    class Pixels:
+        def __call__(self, x: torch.Tensor, rng: Any) -> torch.Tensor:
+            return x[:, None].float() / 255
+
+    x = torch.randint(256, (80, 12, 12), dtype=torch.uint8)
+    y = torch.arange(80) % 4
+    source = Source(x[:60], y[:60], x[60:], y[60:], classes=4, transform=Pixels())
+    made = experiment(data=source, model="fedgbo_cnn", partition=IID(clients=10), validation=1)
+    assert all(math.isfinite(row["validation_loss"]) for row in rows(made))
+    _, data = made.prepare(0)
+    assert data.example.shape == (1, 1, 12, 12)
+    assert data.to("cpu").transform is data.transform

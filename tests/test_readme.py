@@ -1,0 +1,40 @@
+"""What README and the documentation print is what happens."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from undrift.cli import main
+
+ROOT = Path(__file__).parent.parent
+COSTS = "fedavg fedprox fedadam scaffold scaffoldm feddyn adabest FedGBO(Adam()) MFL(Adam())"
+COSTS += " MimeLite(Adam()) Mime(Adam()) fedglad"
+
+
+def blocks(path: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), flags=re.DOTALL)
+
+
+def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks("README.md")
+    exec(compile(example, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    final = {line.split(",")[0]: float(line.split()[-1].rstrip("%")) for line in lines}
+    assert final["AdaBest(mu=0.02"] > final["FedAvg()"]
+
+
+def test_replay_example(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks("docs/replay.md")
+    exec(compile(example, "replay.md", "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["cost", *COSTS.split(), "--markdown"])
+    made = capsys.readouterr().out.split("\n\n")[1].strip()
+    readme = (ROOT / "README.md").read_text()
+    shown = re.search(r"<!-- cost table.*?-->\n(.*?)\n<!-- end", readme, flags=re.DOTALL)
+    assert shown is not None
+    assert shown[1].strip() == made
