@@ -39,7 +39,8 @@ def experiment(**options: Any) -> Experiment:
 
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
-    return [row for one in made.algorithms for row in made.run(one, 0)]
+    prepared = made.prepare(0)
+    return [row for one in made.algorithms for row in made.run(one, 0, *prepared)]
 
 
 def test_validation_clients_do_not_train() -> None:

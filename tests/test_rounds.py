@@ -162,6 +162,7 @@ def test_a_client_that_diverges_later_keeps_its_memory() -> None:
         bad = poisoned and len(targets) == SIZES[1]
         return squared_error(outputs, targets) * (math.inf if bad else 1.0)
 
+    torch.manual_seed(0)
     task = Task(nn.Linear(3, 1), loss, dtype=torch.float64)
     data = FederatedData.of_clients(clients())
     memory = None
@@ -213,6 +214,25 @@ def test_an_error_names_round_client_and_stage(name: str, local: Local, stage: s
     with pytest.raises(ClientError, match=f"round 1, client 3, {stage}: cannot read") as caught:
         run(name, pairs=pairs, model=Fragile(), local=local)
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_an_error_leaves_the_state_as_it_was() -> None:
+    """So a run can go on from the round that failed."""
+    broken = False
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        if broken and len(targets) == SIZES[3]:
+            raise RuntimeError("out of memory")
+        return squared_error(outputs, targets)
+
+    state = run("adabest", loss=loss, total=2)[-1].state
+    kept, broken = copy.deepcopy(state), True
+    with pytest.raises(ClientError, match="round 3, client 3, local step 1: out of memory"):
+        run("adabest", loss=loss, total=4, state=state)
+    same_bits(state, kept)
+    broken = False
+    whole = run("adabest", loss=loss, total=4)[-1].state
+    same_bits(run("adabest", loss=loss, total=4, state=state)[-1].state, whole)
 
 
 # Repeatable
@@ -442,6 +462,7 @@ PRESENT = {1: [0, 1, 2], 2: [0, 1, 2], 3: [0, 1], 4: [0, 1], 5: [0, 1, 2, 3], 6:
 
 def test_adabest_knows_how_long_a_client_was_away() -> None:
     """h_i ← h_i/(t - t'_i) + g_i with the true gap; what is away keeps its memory."""
+    torch.manual_seed(0)
     task = Task(nn.Linear(3, 1), "squared_error", dtype=torch.float64)
     data = FederatedData.of_clients(clients())
     x, old = task.x0, {}

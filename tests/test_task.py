@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
-from undrift.data.text import NO_TARGET
 from undrift.local import client_facts
 from undrift.names import algorithm
 from undrift.rounds import Round, rounds
 from undrift.sampling import Uniform
-from undrift.task import CHUNK, Task, next_token, suitable_loss
+from undrift.task import CHUNK, PADDING, Task, next_token, suitable_loss
 
 
 def play(
@@ -63,10 +62,10 @@ def test_next_token_counts_real_tokens_only(n: int) -> None:
     random = torch.Generator().manual_seed(0)
     scores = torch.randn(n, 5, 4, generator=random)
     targets = torch.randint(5, (n, 4), generator=random)
-    targets[:, 3] = NO_TARGET
-    targets[: n // 2, 1:] = NO_TARGET
-    targets[-1] = NO_TARGET
-    real = targets != NO_TARGET
+    targets[:, 3] = PADDING
+    targets[: n // 2, 1:] = PADDING
+    targets[-1] = PADDING
+    real = targets != PADDING
     chosen = scores.transpose(1, 2)[real]
     loss, accuracy = evaluate("next_token", scores, targets)
     assert loss == pytest.approx(
@@ -81,7 +80,7 @@ def test_next_token_counts_real_tokens_only(n: int) -> None:
 
 def test_a_batch_of_padding_has_no_loss_and_no_gradient() -> None:
     outputs = torch.randn(2, 5, 4, requires_grad=True)
-    loss = next_token(outputs, torch.full((2, 4), NO_TARGET))
+    loss = next_token(outputs, torch.full((2, 4), PADDING))
     loss.backward()
     assert loss == 0
     assert outputs.grad is not None
@@ -94,7 +93,7 @@ def test_the_gradient_over_all_samples_is_that_of_their_mean_loss() -> None:
     model = nn.Sequential(nn.Embedding(6, 3), nn.Linear(3, 6), Swapped())
     task = Task(model, "next_token", dtype=torch.float64)
     inputs, targets = torch.randint(6, (n, 4)), torch.randint(6, (n, 4))
-    targets[:CHUNK, 1:] = NO_TARGET
+    targets[:CHUNK, 1:] = PADDING
     work: Any = type("Work", (), {})()
     vars(work).update(inputs=inputs, targets=targets, batches=[np.arange(3)], transform=None)
     vars(work).update(t=1, lr=0.1, lr0=0.1, weight_decay=0.0, n_mean=1.0)
@@ -141,7 +140,7 @@ def test_regression_and_next_token_learn(name: str) -> None:
     assert last.train_loss < 1.5
     text = torch.arange(40)[:, None] + torch.arange(6)
     text, following = text % 5, (text + 1) % 5
-    following[:, -1] = NO_TARGET
+    following[:, -1] = PADDING
     model = nn.Sequential(nn.Embedding(5, 5), nn.Linear(5, 5), Swapped())
     task = Task(model, "next_token")
     x0_loss, _ = task.evaluate(task.x0, task.buffers0, text, following)

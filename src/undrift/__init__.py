@@ -33,6 +33,7 @@ from undrift.data.partition import (
     DirichletTotal,
     Natural,
     Pachinko,
+    Saved,
     Shards,
     federate,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "RoundRobin",
     "SCAFFOLDm",
     "SGDm",
+    "Saved",
     "ServerOpt",
     "Shards",
     "Snapshot",

@@ -30,23 +30,55 @@ class Mean:
         return self.total.map(lambda value: value / sum(self.weights))
 
 
-class AllUploads(Mean):
-    """Records of an upload and what goes with it, for algorithms that must see all at once."""
+class Uploads:
+    """The uploads of a round and what goes with each, as one mean."""
 
     def __init__(self, algorithm: Algorithm, server: Struct) -> None:
-        super().__init__()
         self.algorithm, self.server = algorithm, server
-        self.records: list[Struct] = []
+        self.weighted, self.alike = Mean(), Mean()
 
-    def add(self, weight: float, record: Struct) -> None:
+    def add(self, weight: float, up: Struct, side: Struct) -> None:
+        alike, rest = _parted(up, self.algorithm.unweighted)
+        self.alike.add(1.0, alike)
+        self.weighted.add(weight, Struct(up=rest, side=side))
+
+    def result(self) -> tuple[Struct, Struct, list[float]]:
+        """The mean upload, the mean of what went with it, and each client's share in them."""
+        mean = self.weighted.result()
+        return mean.up | self.alike.result(), mean.side, self.weighted.shares
+
+
+class AllUploads(Uploads):
+    """The same for algorithms that must see all uploads at once.
+
+    Where clients count alike, those do that were not given the weight 0.
+    """
+
+    def __init__(self, algorithm: Algorithm, server: Struct) -> None:
+        super().__init__(algorithm, server)
+        self.weights: list[float] = []
+        self.pairs: list[tuple[Struct, Struct]] = []
+
+    def add(self, weight: float, up: Struct, side: Struct) -> None:
         self.weights.append(weight)
-        self.records.append(record)
+        self.pairs.append((up, side))
 
-    def result(self) -> Struct:
-        ups = [record.up for record in self.records]
-        self.weights = self.algorithm.reweigh(self.server, ups, self.shares)
-        side = weighted_mean([record.side for record in self.records], self.weights)
-        return Struct(up=self.algorithm.combine(ups, self.weights), side=side)
+    def result(self) -> tuple[Struct, Struct, list[float]]:
+        ups, sides = zip(*self.pairs, strict=True)
+        shares = [weight / sum(self.weights) for weight in self.weights]
+        shares = [float(share) for share in self.algorithm.reweigh(self.server, ups, shares)]
+        kept = sum(share > 0 for share in shares)
+        parts = [_parted(up, self.algorithm.unweighted) for up in ups]
+        alike = self.algorithm.combine([a for a, _ in parts], [(w > 0) / kept for w in shares])
+        mean = self.algorithm.combine([rest for _, rest in parts], shares)
+        return mean | alike, weighted_mean(sides, shares), shares
+
+
+def _parted(record: Struct, names: tuple[str, ...]) -> tuple[Struct, Struct]:
+    """The fields with these names, and the others."""
+    fields = dict(record.items())
+    chosen = {name: fields.pop(name) for name in names}
+    return Struct(**chosen), Struct(**fields)
 
 
 def nbytes(message: Struct) -> int:

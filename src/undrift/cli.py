@@ -10,7 +10,9 @@ from rich.console import Console
 from undrift import __version__
 from undrift.commands.compare import compare, demo
 from undrift.commands.cost import cost
+from undrift.commands.data import data_app
 from undrift.commands.listing import list_
+from undrift.commands.partition import partition_app
 from undrift.config import UndriftError
 
 app = App(
@@ -22,6 +24,8 @@ app = App(
 app.command(demo)
 app.command(compare)
 app.command(cost)
+app.command(data_app)
+app.command(partition_app)
 app.command(list_, name="list")
 
 

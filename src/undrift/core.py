@@ -154,6 +154,11 @@ class Algorithm(Config):
         return False
 
     @property
+    def unweighted(self) -> tuple[str, ...]:
+        """Fields of the upload in which all clients count alike, whatever their weights."""
+        return ()
+
+    @property
     def deploys(self) -> Literal["cloud", "aggregate"]:
         """Which model counts as the result: the cloud model x or the aggregate xbar."""
         return "cloud"
@@ -262,6 +267,10 @@ class Part(Algorithm):
     @property
     def surveys(self) -> bool:
         return self.inner.surveys
+
+    @property
+    def unweighted(self) -> tuple[str, ...]:
+        return self.inner.unweighted
 
     @property
     def deploys(self) -> Literal["cloud", "aggregate"]:

@@ -106,12 +106,13 @@ class Experiment(Config):
         everyone = np.arange(len(data))
         self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
 
-    def run(self, algorithm: Algorithm, seed: int) -> Iterator[dict[str, Any]]:
-        """Run one algorithm on one seed, yielding a row of metrics at each evaluation.
+    def run(
+        self, algorithm: Algorithm, seed: int, task: Task, data: FederatedData
+    ) -> Iterator[dict[str, Any]]:
+        """Run one algorithm on a seed's task and data, yielding metrics at each evaluation.
 
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
-        task, data = self.prepare(seed)
         cost = RoundCost.of(algorithm, task, data.example)
         meter = Meter(algorithm, task, data, cost)
         for round in rounds(

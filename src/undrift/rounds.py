@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from torch import Tensor
 
-from undrift.aggregate import AllUploads, Mean, first_bad, nbytes
+from undrift.aggregate import AllUploads, Mean, Uploads, first_bad, nbytes
 from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, RoundFacts, Struct
@@ -203,7 +203,7 @@ class Server:
             survey = answers.result() if works else survey
             down |= survey
 
-        mean = AllUploads(algorithm, server) if algorithm.holistic else Mean()
+        uploads = (AllUploads if algorithm.holistic else Uploads)(algorithm, server)
         accepted: list[Work] = []
         memories: dict[int, Struct] = {}
         deltas: dict[int, Tensor] = {}
@@ -221,18 +221,19 @@ class Server:
                 buffers=delivery.buffers,
             )
             up = algorithm.receive(server, up, self.task.groups)
-            mean.add(self._weight(work, cohort), Struct(up=up, side=side))
+            uploads.add(self._weight(work, cohort), up, side)
             accepted.append(work)
             memories[work.client] = delivery.me
             if self.sampler.learns or state.models is not None:
                 deltas[work.client] = delta
 
         state.t += 1
-        outcome, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
+        shares: list[float] = []
+        mean, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
         if accepted:
-            both = mean.result()
-            side, outcome = both.side, both.up | survey | Struct(raw=both.up.delta)
-            self._update(state, outcome, side, accepted, population)
+            mean, side, shares = uploads.result()
+            mean |= survey | Struct(raw=mean.delta)
+            self._update(state, mean, side, accepted, population)
             state.clients |= memories
             self._remember(state, server.x, side.delta, deltas)
             of_mean = float(side.delta @ side.delta)
@@ -247,8 +248,8 @@ class Server:
             cohort=cohort.ids,
             delivered=ids,
             dropped=dropped,
-            weights=dict(zip(ids, map(float, mean.shares), strict=True)),
-            mean=outcome,
+            weights=dict(zip(ids, shares, strict=True)),
+            mean=mean,
             train_loss=train_loss,
             drift=drift,
             gsi=gsi,

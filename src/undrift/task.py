@@ -12,13 +12,15 @@ from torch import Tensor, nn
 
 from undrift.config import UndriftError, unknown
 from undrift.data.federated import Transform
-from undrift.data.text import NO_TARGET
 
 Loss = Callable[[Any, Tensor], Tensor]
 """Outputs and targets to the mean loss over the batch."""
 
 CHUNK = 256
 """Samples in one forward pass when many are evaluated at once; more is slower and takes memory."""
+
+PADDING = -100
+"""A target that is none: it counts neither in the loss nor in the accuracy."""
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -27,10 +29,10 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def next_token(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy over all tokens but NO_TARGET: scores (N, C, T), targets (N, T)."""
+    """The mean cross-entropy over all tokens but PADDING: scores (N, C, T), targets (N, T)."""
     scores, tokens = outputs.transpose(1, 2).flatten(0, 1), targets.flatten().long()
-    total = nn.functional.cross_entropy(scores, tokens, ignore_index=NO_TARGET, reduction="sum")
-    return total / (tokens != NO_TARGET).sum().clamp(min=1)
+    total = nn.functional.cross_entropy(scores, tokens, ignore_index=PADDING, reduction="sum")
+    return total / (tokens != PADDING).sum().clamp(min=1)
 
 
 LOSSES: dict[str, Loss] = {
@@ -179,7 +181,7 @@ class Task:
 
     def answers(self, targets: Tensor) -> int:
         """What the mean loss of these targets is over: samples, or tokens in sequences."""
-        return int((targets != NO_TARGET).sum()) if self.predicts else len(targets)
+        return int((targets != PADDING).sum()) if self.predicts else len(targets)
 
 
 def _buffers(model: nn.Module) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from undrift.data.federated import FederatedData
 from undrift.names import algorithm
 from undrift.replay import Plan, Snapshot, replay
 from undrift.rounds import rounds, start
-from undrift.sampling import Uniform
+from undrift.sampling import MD, Sampler, Uniform
 from undrift.task import Task
 
 Array = np.ndarray
@@ -161,6 +161,28 @@ def test_scaffold_reaches_the_optimum_with_few_clients_a_round(name: str, seed: 
     rng = np.random.default_rng(seed)
     cohorts = [rng.permutation(5)[:2].tolist() for _ in range(150)]
     assert gap(q.run(name, cohorts)[-1].x, q.optimum()) <= CONVERGED
+
+
+@pytest.mark.parametrize(
+    ("name", "sampler"),
+    [
+        ("scaffold", MD(3)),
+        ("scaffold(option=1)", MD(3)),
+        ("scaffold(weights='samples')", Uniform(2)),
+    ],
+)
+def test_scaffold_reaches_the_optimum_however_models_are_weighted(
+    name: str, sampler: Sampler
+) -> None:
+    """c moves by the plain sum of Δc_i; a weighted one would leave it apart from the mean c_i."""
+    q = Quadratics.random(0, clients=5, copies=(1, 2, 3, 4, 5))
+    task = Task(q.model(), "squared_error", dtype=torch.float64)
+    task.x0 = torch.zeros(q.dim, dtype=torch.float64)
+    data = FederatedData.of_clients(q.samples())
+    local = Local(lr=0.3, steps=3, batching="full")
+    *_, end = rounds(algorithm(name), task, data, total=150, sampler=sampler, local=local)
+    assert gap(end.server.c, sum(me.c for me in end.clients.values()) / 5) <= 1e-12
+    assert gap(end.server.x, q.optimum()) <= CONVERGED
 
 
 @settings(max_examples=5)

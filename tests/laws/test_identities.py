@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from tests.laws.play import play
 from tests.laws.reference import Problem, gradient, random_problem
-from undrift.algorithms import FedGBO
+from undrift.algorithms import FedAvg, FedGBO
 from undrift.core import Client, RoundFacts, Struct, Vector
 from undrift.optim import SGD, Adam, HeavyBall, Optimiser, RMSProp, SGDm
-from undrift.parts import FedGLAD, ServerOpt
+from undrift.parts import IDA, FedGLAD, ServerOpt
 from undrift.replay import Snapshot
 
 TOLERANCE = 1e-12
@@ -408,3 +408,10 @@ def test_ida_with_equal_distances_is_the_plain_mean(seed: int) -> None:
     one = [problem.xs[0]] * 5, [problem.ys[0]] * 5
     twins = replace(problem_of(seed, **FULL, **FULL_BATCH), xs=one[0], ys=one[1])
     equal("ida+fedavg", "fedavg(weights='uniform')", twins)
+
+
+def test_ida_does_not_tell_apart_what_only_rounding_does() -> None:
+    point = torch.linspace(-1, 1, 7, dtype=torch.float64)
+    nearby = [Struct(delta=point + k * 1e-14) for k in (0, 1, 5)]
+    shares = IDA(FedAvg()).reweigh(Struct(), nearby, [0.2, 0.3, 0.5])
+    assert gap([float(share) for share in shares], [1 / 3] * 3) <= TOLERANCE

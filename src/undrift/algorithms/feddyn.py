@@ -30,7 +30,8 @@ class FedDyn(Algorithm):
     rescale what enters h.
 
     Cost: n kept by the server and by each client; n down, n up.
-    Deviations: a_i is kept unscaled, so that mu_i may change between rounds.
+    Deviations: a_i is kept unscaled, so that mu_i may change between rounds. h is the mean of all
+    a_i for uniform weights only; with others the limit is not the optimum.
     Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021.
     """
 

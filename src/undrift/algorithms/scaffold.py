@@ -49,6 +49,8 @@ class SCAFFOLD(ControlVariates):
     option: int = choice(2, 1)
     acar_weights: bool = flag(False)
 
+    unweighted = ("dc",)
+
     def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         common = down.c * (c.n_mean / c.n) if self.acar_weights else down.c
         return grad(local.y) - me.c + common
@@ -74,7 +76,7 @@ class SCAFFOLDm(ControlVariates):
     """SCAFFOLD, option 2, whose clients send their model only.
 
     The server finds Σ Δc_i from the mean update ḡ: c ← (N−p)/N c + p/(N K η) ḡ, which equals
-    SCAFFOLD as long as all clients take the same number of steps.
+    SCAFFOLD as long as all clients have the same weight and take the same number of steps.
 
     Cost: n kept by the server and by each client; 2n down, n up.
     Deviations: `form="printed"` has the factor (N−1)/N of AdaBest's Algorithm 1, right only for

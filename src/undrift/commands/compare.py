@@ -21,6 +21,7 @@ from rich.progress import (
 
 from undrift.batches import Local
 from undrift.config import parse
+from undrift.data.fetch import use_data_dir
 from undrift.data.partition import PARTITIONS
 from undrift.data.sources import dataset
 from undrift.experiment import Experiment
@@ -36,6 +37,7 @@ def compare(
         str, Parameter(help="Algorithms, such as fedavg or 'AdaBest(mu=0.02)'.")
     ],
     data: str = "digits",
+    data_dir: Path | None = None,
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
     model: str = "mlp",
     sampler: str = "Uniform(5)",
@@ -65,6 +67,8 @@ def compare(
     ----------
     data
         Data set; `undrift list data` shows them.
+    data_dir
+        Folder that holds the data set's files, if you have them already; they are downloaded else.
     partition
         How the samples are shared out among clients; `undrift list partitions`.
     model
@@ -104,6 +108,7 @@ def compare(
     json_
         Print one JSON object an evaluation and no tables.
     """
+    use_data_dir(data_dir)
     experiment = Experiment(
         algorithms=tuple(algorithm(text) for text in algorithms),
         data=dataset(data),
@@ -185,10 +190,11 @@ def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = F
             for label in writer.labels
         ]
         for number, seed in enumerate(experiment.seeds):
+            task, data = experiment.prepare(seed)
             for made, label, bar in zip(experiment.algorithms, writer.labels, bars, strict=True):
                 progress.start_task(bar)
                 row: dict[str, object] = {}
-                for row in experiment.run(made, seed):
+                for row in experiment.run(made, seed, task, data):
                     row = writer.add(row)
                     accuracy = _percent(row["accuracy"])
                     done = number * experiment.rounds + int(str(row["round"]))

@@ -308,6 +308,11 @@ def federate(
     parts = partition.split(labels, rng, data.client_ids, data.coarse)
     train, test = (data.inputs, data.targets), (data.test_inputs, data.test_targets)
     held: Parts = []
+    if validation >= len(parts):
+        raise UndriftError(
+            f"validation={validation}: must leave a client to train, "
+            f"but there are {len(parts)} clients"
+        )
     if validation:
         parts, held = held_out(parts, stream(seed, "validation clients"), validation)
     return FederatedData.split(train, test, parts, data.transform, held)
