@@ -38,3 +38,10 @@ def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
     shown = re.search(r"<!-- cost table.*?-->\n(.*?)\n<!-- end", readme, flags=re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == made
+
+
+@pytest.mark.slow
+def test_demo_table(tmp_path: Path) -> None:
+    main(["demo", "--out", str(tmp_path)])
+    made = (tmp_path / "table.md").read_text().split("\n\n")[0]
+    assert made in (ROOT / "README.md").read_text()

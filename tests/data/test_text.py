@@ -65,10 +65,13 @@ def test_bags_have_the_share_of_each_known_word(texts):
     known = ("c", "a", "b")
     tokens, rows = bags(texts, known)
     batch = Bags(tokens, known)(rows)
-    for text, row in zip(texts, batch, strict=True):
+    unit = Bags(tokens, known, unit=True)(rows)
+    for text, row, direction in zip(texts, batch, unit, strict=True):
         inside = [word for word in text if word in known]
         shares = [inside.count(word) / max(1, len(inside)) for word in known]
         assert row.tolist() == pytest.approx(shares)
+        norm = max(1, sum(inside.count(word) ** 2 for word in known)) ** 0.5
+        assert direction.tolist() == pytest.approx([inside.count(w) / norm for w in known])
     some = torch.tensor([len(texts) - 1, 0])
     assert torch.equal(Bags(tokens, known)(rows[some]), batch[some])
 

@@ -139,7 +139,7 @@ def compare(
 def demo(*, out: Path = Path("demo-report")) -> None:
     """Compare six optimisers on handwritten digits with strongly skewed clients; about a minute.
 
-    100 clients hold about 14 digits each, most of them of one or two kinds; 5 take part in a round.
+    100 clients hold 14 digits each, mostly of two or three kinds; 5 take part in a round.
     All algorithms have their default settings.
 
     Parameters
@@ -173,38 +173,13 @@ def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = F
     experiment.check()
     writer = RunWriter(folder, experiment, command)
     console = Console(quiet=as_json)
-    total = experiment.rounds * len(experiment.seeds)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TextColumn("{task.fields[accuracy]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=as_json or not console.is_terminal,
-    ) as progress:
-        width = max(map(len, writer.labels))
-        bars = [
-            progress.add_task(label.ljust(width), total=total, accuracy="", start=False)
-            for label in writer.labels
-        ]
-        for number, seed in enumerate(experiment.seeds):
-            task, data = experiment.prepare(seed)
-            for made, label, bar in zip(experiment.algorithms, writer.labels, bars, strict=True):
-                progress.start_task(bar)
-                row: dict[str, object] = {}
-                for row in experiment.run(made, seed, task, data):
-                    row = writer.add(row)
-                    accuracy = _percent(row["accuracy"])
-                    done = number * experiment.rounds + int(str(row["round"]))
-                    progress.update(bar, completed=done, accuracy=f"accuracy {accuracy}")
-                    if as_json:
-                        sys.stdout.write(json.dumps(row) + "\n")
-                if not progress.disable:
-                    continue
-                console.print(f"{label}, seed {seed}: accuracy {_percent(row['accuracy'])}")
-    writer.close()
+    try:
+        _run_all(experiment, writer, console, as_json)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped; what was measured so far is in {folder}\n")
+        sys.exit(130)
+    finally:
+        writer.close()
     page = write_report(folder)
     if as_json:
         sys.stdout.write(json.dumps({"report": str(page)}) + "\n")
@@ -214,5 +189,38 @@ def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = F
     console.print(f"report: {page}", soft_wrap=True)
 
 
-def _percent(value: object) -> str:
-    return f"{100 * value:.1f} %" if isinstance(value, float) else "-"
+def _run_all(experiment: Experiment, writer: RunWriter, console: Console, as_json: bool) -> None:
+    """Every algorithm on every seed, with a bar for each algorithm on a terminal."""
+    live = console.is_terminal and not as_json
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not live) as progress:
+        total = experiment.rounds * len(experiment.seeds)
+        bars = [
+            progress.add_task(label, total=total, accuracy="", start=False)
+            for label in writer.labels
+        ]
+        for number, seed in enumerate(experiment.seeds):
+            task, data = experiment.prepare(seed)
+            for made, label, bar in zip(experiment.algorithms, writer.labels, bars, strict=True):
+                progress.start_task(bar)
+                accuracy = ""
+                for measured in experiment.run(made, seed, task, data):
+                    row = writer.add(measured)
+                    accuracy = f"accuracy {_percent(row['accuracy'])}"
+                    done = number * experiment.rounds + row["round"]
+                    progress.update(bar, completed=done, accuracy=accuracy)
+                    if as_json:
+                        sys.stdout.write(json.dumps(row) + "\n")
+                if not live:
+                    console.print(f"{label}, seed {seed}: {accuracy}")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"

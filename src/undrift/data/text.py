@@ -81,10 +81,15 @@ class Sequences:
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """Makes (batch, words) shares of each word out of (start, count) pairs: counts over length."""
+    """Makes (batch, words) counts of each word out of (start, count) pairs, made comparable.
+
+    unit  whether counts are divided by their Euclidean norm, or else by their sum: shares are
+          small numbers, and plain SGD needs steps that are too large for the bias of a model
+    """
 
     tokens: Tensor = field(repr=False)
     words: tuple[str, ...] = field(repr=False)
+    unit: bool = False
 
     def __call__(self, rows: Tensor, rng: np.random.Generator | None = None) -> Tensor:
         starts, counts = rows.cpu().long().unbind(1)
@@ -95,7 +100,8 @@ class Bags:
         bags.index_put_(
             (owners, self.tokens[places].long()), torch.ones(len(owners)), accumulate=True
         )
-        return (bags / counts.clamp(min=1)[:, None]).to(rows.device)
+        sizes = bags.norm(dim=1) if self.unit else counts
+        return (bags / sizes.clamp(min=1)[:, None]).to(rows.device)
 
 
 def flattened(texts: Sequence[Sequence[int]], largest: int) -> tuple[Tensor, Tensor]:

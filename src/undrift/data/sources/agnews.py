@@ -21,7 +21,8 @@ CLASSES = ("1", "2", "3", "4")
 class AGNews(TextSet):
     """Titles and first sentences of news in 4 classes: 120,000 to train on, 7,600 to test on.
 
-    form        "sequence": numbers of the first `length` words; "bag": the share of each word
+    form        "sequence": numbers of the first `length` words; "bag": counts of words,
+                with a Euclidean norm of 1
     vocabulary  so many most frequent words of the training part are known
     length      words of a sequence
     train       another file to train on, such as a subset, gzipped or not: its name or path

@@ -29,7 +29,8 @@ SPEAKS = re.compile(r"writes in|(?:writes|wrote|says|said):")
 class Newsgroups20(TextSet):
     """18,846 messages to 20 newsgroups, split by date: 11,314 to train on, 7,532 to test on.
 
-    form        "sequence": numbers of the first `length` words; "bag": the share of each word
+    form        "sequence": numbers of the first `length` words; "bag": counts of words,
+                with a Euclidean norm of 1
     vocabulary  so many most frequent words of the training part are known
     length      words of a sequence
     body        leave out the header, quoted lines and the signature, which give groups away

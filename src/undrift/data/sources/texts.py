@@ -65,7 +65,7 @@ def classified(train: Documents, test: Documents, form: str, size: int, length: 
     transform: Bags | Sequences
     if form == "bag":
         tokens, rows = bags(texts, vocabulary)
-        transform = Bags(tokens, vocabulary)
+        transform = Bags(tokens, vocabulary, unit=True)
     else:
         tokens, rows = sequences(texts, vocabulary, length)
         transform = Sequences(tokens, length, ("", "", *vocabulary))
