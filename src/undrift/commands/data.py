@@ -158,7 +158,7 @@ def _facts(made: object, source: Source) -> dict[str, Any]:
 def _counts(source: Source) -> list[tuple[int, int]]:
     """Training and test samples of each class."""
     train, test = (
-        np.bincount(labels.reshape(-1).numpy().astype(np.int64), minlength=source.classes).tolist()
+        np.bincount(labels[labels >= 0].numpy().astype(np.int64), minlength=source.classes).tolist()
         for labels in (source.targets, source.test_targets)
     )
     return list(zip(train, test, strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 
 from undrift.config import UndriftError, parse, unknown
 from undrift.data.source import DataSet
+from undrift.data.sources.agnews import AGNews
 from undrift.data.sources.cifar import CIFAR10, CIFAR100
 from undrift.data.sources.digits import Digits
 from undrift.data.sources.emnist import (
@@ -17,7 +18,12 @@ from undrift.data.sources.emnist import (
     emnist_digits,
     emnist_letters,
 )
+from undrift.data.sources.femnist import FEMNIST
 from undrift.data.sources.mnist import MNIST, FashionMNIST
+from undrift.data.sources.newsgroups import Newsgroups20
+from undrift.data.sources.sent140 import Sent140
+from undrift.data.sources.shakespeare import Shakespeare, TinyShakespeare
+from undrift.data.sources.stackoverflow import StackOverflow
 from undrift.data.sources.synthetic import Synthetic
 
 SOURCES: dict[str, Callable[..., Any]] = {
@@ -32,6 +38,13 @@ SOURCES: dict[str, Callable[..., Any]] = {
     "emnist-digits": emnist_digits,
     "cifar10": CIFAR10,
     "cifar100": CIFAR100,
+    "femnist": FEMNIST,
+    "shakespeare": Shakespeare,
+    "tinyshakespeare": TinyShakespeare,
+    "sent140": Sent140,
+    "newsgroups20": Newsgroups20,
+    "agnews": AGNews,
+    "stackoverflow": StackOverflow,
 }
 
 
@@ -56,10 +69,17 @@ __all__ = [
     "CIFAR10",
     "CIFAR100",
     "EMNIST",
+    "FEMNIST",
     "MNIST",
     "SOURCES",
+    "AGNews",
     "Digits",
     "FashionMNIST",
+    "Newsgroups20",
+    "Sent140",
+    "Shakespeare",
+    "StackOverflow",
     "Synthetic",
+    "TinyShakespeare",
     "dataset",
 ]
