@@ -67,7 +67,8 @@ SETTINGS = [
         above=8.0,
     ),
     Setting(
-        "cifar100", "Pachinko(clients=500)", "FedGBOCNN", steps=10, rounds=60, above=4.0
+        "cifar100", "Pachinko(clients=500)", "FedGBOCNN", steps=10, rounds=100,
+        algorithm="FedGBO(SGDm())", above=4.0,
     ),
     Setting(
         "shakespeare", "Natural()", "FedGBOGRU", steps=20, rounds=40, lr=0.005, clients=7,
@@ -133,20 +134,18 @@ def write_page(rows: list[dict[str, object]]) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    done = {row["data"]: row for row in rows}
     for setting in SETTINGS:
         try:
-            done[setting.data] = run(setting, folder)
+            row = run(setting, folder)
         except UndriftError as error:
             print(f"{setting.data}: not run: {error}")
             continue
-        print(
-            "{data}: {accuracy:.1%} (chance {chance:.1%}), {seconds} s".format(**done[setting.data])
-        )
-        rows = [done[one.data] for one in SETTINGS if one.data in done]
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
-        write_page(rows)
+        print("{data}: {accuracy:.1%} (chance {chance:.1%}), {seconds} s".format(**row))
+        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+        rows = {one["data"]: one for one in known} | {setting.data: row}
+        ordered = [rows[one.data] for one in SETTINGS if one.data in rows]
+        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+        write_page(ordered)
 
 
 if __name__ == "__main__":

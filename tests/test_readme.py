@@ -25,9 +25,10 @@ def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert final["AdaBest(mu=0.02"] > final["FedAvg()"]
 
 
-def test_replay_example(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks("docs/replay.md")
-    exec(compile(example, "replay.md", "exec"), {})
+@pytest.mark.parametrize("page", ["docs/replay.md", "docs/data.md"])
+def test_examples_in_the_documentation(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(page)
+    exec(compile(example, page, "exec"), {})
     assert capsys.readouterr().out
 
 
