@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from undrift.algorithms import AdaBest
 from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.data.partition import IID, Dirichlet, federate
@@ -36,6 +37,40 @@ def experiment(**options: Any) -> Experiment:
         "every": 3,
     }
     return Experiment(**settings | options)
+
+
+def test_texts_and_toml_name_the_same_experiment(tmp_path: Path) -> None:
+    made = Experiment(
+        algorithms=(algorithm("FedGLAD(ServerOpt(FedProx(mu=0.1), Adam(lr=0.01)))"), AdaBest()),
+        data=Digits(),
+        partition=Dirichlet(clients=22, alpha=0.5),
+        model=Linear(),
+        local=Local(lr=0.05, epochs=5, batching="wrap"),
+        sampler=Uniform(5),
+        seeds=(0, 3),
+    )
+    settings = {key: value for key, value in made.resolved().items() if value is not None}
+    file = tmp_path / "experiment.toml"
+    file.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()))
+    assert Experiment(**settings) == made
+    assert Experiment.from_toml(file) == made
+    assert Experiment.from_toml(file).hash == made.hash
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rounds = ", "cannot be read"),
+        ("round = 5", "did you mean 'rounds'"),
+        ("rounds = 5", "algorithms, data, partition, model, local, sampler must be given"),
+    ],
+)
+def test_a_mistake_in_toml(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(text)
+    with pytest.raises(UndriftError, match=says) as error:
+        Experiment.from_toml(file)
+    assert str(file) in str(error.value)
 
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
@@ -108,7 +143,7 @@ def test_regression_and_next_token(source: Source, model: Model, tmp_path: Path)
     assert math.isnan(found[0]["accuracy"]) == (model == Linear())
     assert math.isnan(found[0]["label_similarity"])
     assert found[0]["flops"] > 0
-    writer = RunWriter(tmp_path, made, "")
+    writer = RunWriter(tmp_path, made, "", *made.prepare(made.seeds[0]))
     writer.close()
     assert json.loads((tmp_path / "partition.json").read_text()) == {}
 

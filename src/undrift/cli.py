@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from undrift import __version__
-from undrift.commands.compare import compare, demo
+from undrift.commands.compare import compare, demo, run_file
 from undrift.commands.cost import cost
 from undrift.commands.data import data_app
 from undrift.commands.listing import list_
@@ -23,6 +23,7 @@ app = App(
 )
 app.command(demo)
 app.command(compare)
+app.command(run_file, name="run")
 app.command(cost)
 app.command(data_app)
 app.command(partition_app)

@@ -31,9 +31,10 @@ def real(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    infinite: bool = False,
     optional: bool = False,
 ) -> Any:
-    """A float field inside a range; an int is taken as a float."""
+    """A float field inside a range, finite unless said otherwise; an int is taken as a float."""
 
     def check(value: Any) -> Any:
         must = f"must be a number{_range(ge, gt, le, lt)}"
@@ -45,6 +46,8 @@ def real(
             raise ValueError(f"{must}, and not this large") from None
         if math.isnan(number) or not _inside(number, ge, gt, le, lt):
             raise ValueError(must)
+        if math.isinf(number) and not infinite:
+            raise ValueError(f"{must}, and finite")
         return number
 
     return _field(default, _or_none(check) if optional else check)
@@ -92,7 +95,7 @@ def choice(default: str | int, *others: str | int) -> Any:
     options = (default, *others)
 
     def check(value: Any) -> Any:
-        if value not in options:
+        if not any(value == option and type(value) is type(option) for option in options):
             raise ValueError(f"must be one of {', '.join(map(repr, options))}")
         return value
 

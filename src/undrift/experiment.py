@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from undrift.batches import Local
-from undrift.config import Config, UndriftError, parse, real, whole
+from undrift.config import Config, UndriftError, parse, real, unknown, whole
 from undrift.core import Algorithm
 from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
-from undrift.data.partition import Partition, federate
+from undrift.data.partition import PARTITIONS, Partition, federate
 from undrift.data.source import DataSet, Source
+from undrift.data.sources import dataset
 from undrift.data.text import Sequences
 from undrift.metrics import Meter
 from undrift.models import MODELS, Model
+from undrift.names import algorithm
 from undrift.rng import stream, torch_stream
 from undrift.rounds import Round, rounds
-from undrift.sampling import Sampler, Urn
+from undrift.sampling import SAMPLERS, Sampler, Urn
 from undrift.task import Task, suitable_loss
 
 
@@ -37,6 +41,8 @@ class Experiment(Config):
     target          accuracy whose price in rounds, bytes and FLOPs is reported
     dropout         chance that a client fails to deliver in a round
     all_clients     also evaluate the mean of all clients' last models (costs memory)
+
+    Wherever an object is expected, the text that names it will do: `sampler="Uniform(5)"`.
     """
 
     _: KW_ONLY
@@ -56,8 +62,12 @@ class Experiment(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.model, str):
-            object.__setattr__(self, "model", parse(self.model, MODELS, "model"))
+        for name, read in TEXTS.items():
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, read(getattr(self, name)))
+        made = tuple(algorithm(a) if isinstance(a, str) else a for a in self.algorithms)
+        object.__setattr__(self, "algorithms", made)
+        object.__setattr__(self, "seeds", tuple(self.seeds))
         if not self.algorithms:
             raise UndriftError("name at least one algorithm, such as fedavg or adabest")
         twice = {repr(a) for a in self.algorithms if self.algorithms.count(a) > 1}
@@ -66,10 +76,25 @@ class Experiment(Config):
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise UndriftError(f"seeds={self.seeds}: give different whole numbers >= 0")
 
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Experiment:
+        """The experiment in a TOML file, whose keys and values are those of `resolved`."""
+        try:
+            settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UndriftError(f"{path} cannot be read: {error}") from None
+        needed = {f.name: f.default is MISSING for f in fields(cls)}
+        for key in settings:
+            if key not in needed:
+                raise UndriftError(f"{path}: {unknown('setting', key, needed)}")
+        if missing := [key for key, must in needed.items() if must and key not in settings]:
+            raise UndriftError(f"{path}: {', '.join(missing)} must be given")
+        return cls(**settings)
+
     def resolved(self) -> dict[str, Any]:
         """The experiment as plain text and numbers, enough to repeat it."""
         return {
-            "algorithms": [repr(algorithm) for algorithm in self.algorithms],
+            "algorithms": [repr(one) for one in self.algorithms],
             "data": repr(self.data),
             "partition": repr(self.partition),
             "model": repr(self.model),
@@ -99,24 +124,25 @@ class Experiment(Config):
             model = self.model.build(shape, source.classes, _words(source))
         return Task(model, suitable_loss(data.targets)), data
 
-    def check(self) -> None:
-        """Find out what cannot work before anything is run or written."""
-        _, data = self.prepare(self.seeds[0])
+    def check(self) -> tuple[Task, FederatedData]:
+        """Refuse what cannot work before anything runs; the first seed's task and data."""
+        task, data = self.prepare(self.seeds[0])
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))
         self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
+        return task, data
 
     def run(
-        self, algorithm: Algorithm, seed: int, task: Task, data: FederatedData
+        self, made: Algorithm, seed: int, task: Task, data: FederatedData
     ) -> Iterator[dict[str, Any]]:
         """Run one algorithm on a seed's task and data, yielding metrics at each evaluation.
 
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
-        cost = RoundCost.of(algorithm, task, data.example)
-        meter = Meter(algorithm, task, data, cost)
+        cost = RoundCost.of(made, task, data.example)
+        meter = Meter(made, task, data, cost)
         for round in rounds(
-            algorithm,
+            made,
             task,
             data,
             total=self.rounds,
@@ -129,10 +155,20 @@ class Experiment(Config):
             meter.count(round)
             verdict = _verdict(round)
             if verdict or round.t % self.every == 0 or round.t == self.rounds:
-                row = {"algorithm": repr(algorithm), "seed": seed} | meter.row(round)
+                row = {"algorithm": repr(made), "seed": seed} | meter.row(round)
                 yield row | {"verdict": verdict} if verdict else row
             if verdict:
                 return
+
+
+TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
+    "data": dataset,
+    "partition": lambda text: parse(text, PARTITIONS, "partition"),
+    "model": lambda text: parse(text, MODELS, "model"),
+    "local": lambda text: parse(text, {"Local": Local}, "local work"),
+    "sampler": lambda text: parse(text, SAMPLERS, "sampler"),
+}
+"""how texts become what an experiment is made of"""
 
 
 def _words(source: Source) -> tuple[str, ...]:

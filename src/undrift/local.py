@@ -66,7 +66,8 @@ def client_round(
             up, me = algorithm.upload(local, down, me, c)
     except Exception as error:
         raise ClientError(f"round {work.t}, client {work.client}, {stage}: {error}") from error
-    return Delivery(up, me, task.pack(own), float(torch.stack(losses).mean()))
+    loss = float(torch.stack(losses).mean()) if losses else 0.0
+    return Delivery(up, me, task.pack(own), loss)
 
 
 def client_survey(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 
 from undrift import algorithms, optim, parts
@@ -34,8 +35,9 @@ def algorithm(text: str) -> Algorithm:
     """The algorithm that a text names; every algorithm's `repr` names itself.
 
     A part without an inner algorithm is put around FedAvg: `fedglad` is `FedGLAD(FedAvg())`.
+    `SCAFFOLD/m` is `SCAFFOLDm()`.
     """
-    made = parse(text, NAMES)
+    made = parse(re.sub("(?i)scaffold/m", "SCAFFOLDm", text), NAMES)
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")
     return made
@@ -48,11 +50,11 @@ def label(made: Algorithm) -> str:
         known = {"HeavyBall": "FedAvgM", "SGDm": "FedAvgM", "SGD": inner}
         if inner == "FedAvg":
             return known.get(optimiser, f"Fed{optimiser}")
-        return known["SGD"] if optimiser == "SGD" else f"{inner}+{optimiser}"
+        return known["SGD"] if optimiser == "SGD" else f"ServerOpt({inner}, {optimiser})"
     if isinstance(made, Part):
         return f"{type(made).__name__}({label(made.inner)})"
     if isinstance(made, optim.SharedStatistics):
-        return f"{type(made).__name__}-{type(made.optimiser).__name__}"
+        return f"{type(made).__name__}({type(made.optimiser).__name__})"
     return type(made).__name__
 
 

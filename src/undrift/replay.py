@@ -16,7 +16,7 @@ from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.rounds import rounds
 from undrift.sampling import Cohort, Sampler, Urn
-from undrift.task import Loss, Task
+from undrift.task import Loss, Task, suitable_loss
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Snapshot:
     x       cloud model                       xbar    aggregate model
     mean    mean update ḡ as the server's rule first sees it, before any rescaling (in FedNova,
             per unit of work); None in a void round
+    buffers the model's buffers (BatchNorm's running statistics) as one vector
     server  every other server statistic, by dotted path: "h", "c", "stats.m", "server_opt.v",
             "fedglad.B", "fedglad.gsi", "fedglad.factor", ...
     clients the memory of every client, zeros before it first delivers: "h", "t", "a", "c", ...
@@ -51,6 +52,7 @@ class Snapshot:
     x: np.ndarray
     xbar: np.ndarray
     mean: np.ndarray | None
+    buffers: np.ndarray
     server: Mapping[str, Any]
     clients: Mapping[int, Mapping[str, Any]]
     dropped: Mapping[int, str]
@@ -79,24 +81,32 @@ def replay(
     model       "softmax" (linear, cross-entropy, labels 0..C-1), "least_squares" (linear, half the
                 mean squared error) or any module; parameters are ordered as in the module, weights
                 before bias, row by row
-    loss        a name or a function of (outputs, targets); needed for your own module only
+    loss        a name or a function of (outputs, targets); if not given, cross-entropy for whole
+                numbers as targets, and half the mean squared error for others
     start       the start vector; zeros for the ready-made models, else the module's own parameters
     groups      sizes of the parameter groups; one a parameter tensor if not given
     lr          local step size in round t: lr * lr_decay^(t-1)
     weight_decay  coupled L2, added to every gradient
-    steps       local steps where a plan gives no batches, one number or one a client
+    steps       local steps where a plan gives no batches, one number or one a client (else 1)
     dtype       float64 unless you ask for another
     """
+    if not isinstance(algorithm, Algorithm):
+        raise UndriftError(f"{algorithm!r} is not an algorithm; undrift.algorithm(...) makes one")
+    ready_made = isinstance(model, str)
     data = FederatedData.of_clients(
-        [(torch.as_tensor(x).to(dtype), _targets(y, dtype)) for x, y in clients]
+        [
+            (_tensor(x, dtype, cast=ready_made), _tensor(y, dtype, cast=model == "least_squares"))
+            for x, y in clients
+        ]
     )
-    module, named_loss = _model(model, data)
-    task = Task(module, loss or named_loss, groups=groups, dtype=dtype)
-    if start is not None or isinstance(model, str):
+    task = Task(
+        _model(model, data), loss or suitable_loss(data.targets), groups=groups, dtype=dtype
+    )
+    if start is not None or ready_made:
         task.x0 = _start(start, task.x0)
-    plans = list(plans)
+    work = _steps(steps, len(clients))
     for t, plan in enumerate(plans, 1):
-        _check(t, plan, len(clients))
+        _check(t, plan, data.sizes)
     snapshots = []
     everyone, fresh = range(len(clients)), algorithm.init_client(task.x0)
     for round in rounds(
@@ -105,7 +115,7 @@ def replay(
         data,
         total=len(plans),
         sampler=_Planned(plans),
-        local=_Script(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, plans=plans, work=steps),
+        local=_Script(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, plans=plans, work=work),
         population=lambda t: _or(plans[t - 1].registered, everyone),
     ):
         state = dict(_arrays(round.server))
@@ -115,6 +125,7 @@ def replay(
                 x=state.pop("x"),
                 xbar=state.pop("xbar"),
                 mean=None if round.mean is None else round.mean.raw.numpy().copy(),
+                buffers=round.buffers.numpy().copy(),
                 server=state,
                 clients={i: dict(_arrays(round.clients.get(i, fresh))) for i in everyone},
                 dropped=dict(round.dropped),
@@ -138,42 +149,67 @@ class _Script(Local):
     """The batches of the plans."""
 
     plans: Sequence[Plan] = ()
-    work: int | Mapping[int, int] = 1
+    work: Sequence[int] = ()
 
     def plan(self, seed: int, t: int, client: int, n: int) -> list[Batch]:
         given = self.plans[t - 1].batches or {}
         if client in given:
             return [np.asarray(batch, dtype=np.int64) for batch in given[client]]
-        steps = self.work if isinstance(self.work, int) else self.work[client]
-        return [np.arange(n)] * steps
+        return [np.arange(n)] * self.work[client]
 
 
 def _or(value: Sequence[int] | None, default: Sequence[int]) -> Sequence[int]:
     return default if value is None else value
 
 
-def _check(t: int, plan: Plan, clients: int) -> None:
+def _check(t: int, plan: Plan, sizes: np.ndarray) -> None:
+    """Refuse a plan that cannot be meant."""
+    clients = len(sizes)
     registered = _or(plan.registered, range(clients))
-    for i in [*registered, *plan.delivers]:
+    batches = plan.batches or {}
+    for i in [*registered, *plan.delivers, *batches]:
         if i not in range(clients):
             raise UndriftError(f"round {t}: there is no client {i}; ids are 0..{clients - 1}")
     if missing := sorted(set(plan.delivers) - set(registered)):
         raise UndriftError(f"round {t}: clients {missing} deliver but are not registered")
+    if len(set(plan.delivers)) < len(plan.delivers):
+        raise UndriftError(f"round {t}: a client delivers twice in {list(plan.delivers)}")
+    if idle := sorted(set(batches) - set(plan.delivers)):
+        raise UndriftError(f"round {t}: clients {idle} have batches but do not deliver")
+    for i, steps in batches.items():
+        positions = [position for batch in steps for position in batch]
+        if not positions or min(map(len, steps)) == 0:
+            raise UndriftError(f"round {t}, client {i}: a local step needs at least one sample")
+        if min(positions) < 0 or max(positions) >= sizes[i]:
+            raise UndriftError(
+                f"round {t}, client {i}: positions of samples are 0..{sizes[i] - 1}, "
+                f"found {min(positions)}..{max(positions)}"
+            )
 
 
-def _targets(y: Any, dtype: torch.dtype) -> Tensor:
-    targets = torch.as_tensor(y)
-    return targets.to(dtype) if targets.is_floating_point() else targets.long()
+def _steps(steps: int | Mapping[int, int], clients: int) -> list[int]:
+    """The local steps of each client, where a plan gives no batches."""
+    each = {i: steps.get(i, 1) if isinstance(steps, Mapping) else steps for i in range(clients)}
+    for i, count in each.items():
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise UndriftError(f"steps={count!r} for client {i}: must be a whole number >= 1")
+    return [int(count) for count in each.values()]
 
 
-def _model(model: str | nn.Module, data: FederatedData) -> tuple[nn.Module, str]:
+def _tensor(values: Any, dtype: torch.dtype, cast: bool = False) -> Tensor:
+    """Numbers as a tensor: fractions as `dtype`, whole numbers as they are unless `cast`."""
+    tensor = torch.as_tensor(values)
+    return tensor.to(dtype) if cast or tensor.is_floating_point() else tensor.long()
+
+
+def _model(model: str | nn.Module, data: FederatedData) -> nn.Module:
     if isinstance(model, nn.Module):
-        return model, "cross_entropy"
+        return model
     features = data.inputs[0].numel()
     if model == "softmax":
-        return nn.Linear(features, int(data.targets.max()) + 1), "cross_entropy"
+        return nn.Linear(features, int(data.targets.max()) + 1)
     if model == "least_squares":
-        return nn.Linear(features, 1), "squared_error"
+        return nn.Linear(features, 1)
     raise UndriftError(f"model={model!r}: give 'softmax', 'least_squares' or a module")
 
 

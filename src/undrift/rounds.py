@@ -51,6 +51,8 @@ class Round:
     state: State = field(repr=False)
     server: Struct
     buffers: Tensor = field(repr=False)
+    clients: Mapping[int, Struct] = field(repr=False)
+    """memory of the clients that have delivered in any round so far"""
     cohort: tuple[int, ...]
     delivered: tuple[int, ...]
     dropped: Mapping[int, str]
@@ -72,11 +74,6 @@ class Round:
     samples: int
     """samples in their mini-batches"""
     seconds: float
-
-    @property
-    def clients(self) -> Mapping[int, Struct]:
-        """The memory of the clients that have delivered in any round so far."""
-        return self.state.clients
 
 
 def start(
@@ -122,6 +119,12 @@ def rounds(
     state        where to go on from; it is changed in place
     keep_models  keep every client's last model, for the mean over all clients
     """
+    if not isinstance(algorithm, Algorithm):
+        raise UndriftError(
+            f"{algorithm!r} is not an algorithm; give AdaBest() or undrift.algorithm('adabest')"
+        )
+    if not isinstance(task, Task):
+        raise UndriftError(f"a {type(task).__name__} is not a task; give undrift.Task(model)")
     if not 0 <= dropout <= 1:
         raise UndriftError(f"dropout={dropout}: must be between 0 and 1")
     sampler = sampler or Uniform(min(10, len(data)))
@@ -210,8 +213,9 @@ class Server:
         for work, delivery in self._ask(client_round, works, down, state):
             up, delta = delivery.up, delivery.up.delta
             bytes_up += nbytes(up | Struct(buffers=delivery.buffers))
+            received = algorithm.receive(server, up, self.task.groups)
             extra = Struct(loss=delivery.loss, buffers=delivery.buffers, memory=delivery.me)
-            if not self._accept(work, up | extra, dropped):
+            if not self._accept(work, up | Struct(received=received) | extra, dropped):
                 continue
             side = Struct(
                 delta=delta,
@@ -220,8 +224,7 @@ class Server:
                 loss=delivery.loss,
                 buffers=delivery.buffers,
             )
-            up = algorithm.receive(server, up, self.task.groups)
-            uploads.add(self._weight(work, cohort), up, side)
+            uploads.add(self._weight(work, cohort), received, side)
             accepted.append(work)
             memories[work.client] = delivery.me
             if self.sampler.learns or state.models is not None:
@@ -234,7 +237,7 @@ class Server:
             mean, side, shares = uploads.result()
             mean |= survey | Struct(raw=mean.delta)
             self._update(state, mean, side, accepted, population)
-            state.clients |= memories
+            state.clients = state.clients | memories
             self._remember(state, server.x, side.delta, deltas)
             of_mean = float(side.delta @ side.delta)
             train_loss, drift = float(side.loss), max(float(side.square) - of_mean, 0.0) ** 0.5
@@ -245,6 +248,7 @@ class Server:
             state=state,
             server=state.server,
             buffers=state.buffers,
+            clients=state.clients,
             cohort=cohort.ids,
             delivered=ids,
             dropped=dropped,
@@ -299,7 +303,8 @@ class Server:
             groups=self.task.groups,
         )
         d, changes = self.algorithm.update(state.server, mean, facts)
-        state.server = state.server | changes | Struct(x=state.server.x - d)
+        x = state.server.x
+        state.server = state.server | Struct(xbar=x - mean.delta) | changes | Struct(x=x - d)
         state.buffers = side.buffers
 
     def _remember(

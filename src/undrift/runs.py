@@ -9,8 +9,10 @@ from typing import Any, TextIO
 
 from undrift import __version__
 from undrift.config import UndriftError
+from undrift.data.federated import FederatedData
 from undrift.experiment import Experiment
 from undrift.names import labels
+from undrift.task import Task
 
 
 class RunWriter:
@@ -20,12 +22,13 @@ class RunWriter:
     partition.json   who holds what        verdicts.json   runs that ended early, and why
     """
 
-    def __init__(self, folder: Path, experiment: Experiment, command: str) -> None:
+    def __init__(
+        self, folder: Path, experiment: Experiment, command: str, task: Task, data: FederatedData
+    ) -> None:
         self.folder = folder
         self.experiment = experiment
         self.labels = labels(experiment.algorithms)
         self.verdicts: list[dict[str, Any]] = []
-        task, data = experiment.prepare(experiment.seeds[0])
         facts = experiment.resolved() | {
             "name": folder.name,
             "hash": experiment.hash,

@@ -89,7 +89,9 @@ class Task:
         self.shapes = [p.shape for p in trained.values()]
         self.sizes = [p.numel() for p in trained.values()]
         self.x0 = torch.cat([p.detach().reshape(-1) for p in trained.values()])
-        self.groups = tuple(self.sizes) if groups is None else tuple(groups)
+        self.groups = tuple(self.sizes if groups is None else groups)
+        if not all(isinstance(size, int) and size > 0 for size in self.groups):
+            raise UndriftError(f"groups={self.groups}: give whole numbers >= 1")
         if sum(self.groups) != len(self.x0):
             raise UndriftError(
                 f"groups={self.groups} add up to {sum(self.groups)}, "

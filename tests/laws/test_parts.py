@@ -289,10 +289,10 @@ def test_clip_shortens_what_is_too_long(norm: float) -> None:
         ("FedGLAD(Median(FedAvg()))", "weighted means only"),
         ("FedGLAD(ServerOpt(TrimmedMean(FedAvg())))", "weighted means only"),
         *(
-            (f"LocalOpt({core})", f"{core.split('(')[0]} already steps with statistics of its own")
+            (f"LocalOpt({core})", f"{core.split('(')[0]} has a way of its own")
             for core in ("FedGBO()", "MFL()", "MimeLite()", "Mime()", "FedNova(0.9)")
         ),
-        ("LocalOpt(Clip(FedGBO()))", "FedGBO already steps"),
+        ("LocalOpt(Clip(FedGBO()))", "FedGBO has a way"),
         ("FedNova(0.9, 0.1)", "use one of momentum and mu"),
         ("SCAFFOLD(option=3)", "option must be one of 2, 1"),
         ("FedGBO(Adam(bias_correction=True))", "no bias correction"),

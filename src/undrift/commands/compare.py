@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from cyclopts import Parameter
@@ -20,16 +20,12 @@ from rich.progress import (
 )
 
 from undrift.batches import Local
-from undrift.config import parse
+from undrift.data.federated import FederatedData
 from undrift.data.fetch import use_data_dir
-from undrift.data.partition import PARTITIONS
-from undrift.data.sources import dataset
 from undrift.experiment import Experiment
-from undrift.models import MODELS
-from undrift.names import algorithm
-from undrift.report import read_run, rich_table, summarise, write_report
+from undrift.report import read_run, require_extras, rich_table, summarise, write_report
 from undrift.runs import RunWriter
-from undrift.sampling import SAMPLERS
+from undrift.task import Task
 
 
 def compare(
@@ -109,11 +105,15 @@ def compare(
         Print one JSON object an evaluation and no tables.
     """
     use_data_dir(data_dir)
+    texts: dict[str, Any] = {
+        "algorithms": algorithms,
+        "data": data,
+        "partition": partition,
+        "model": model,
+        "sampler": sampler,
+    }
     experiment = Experiment(
-        algorithms=tuple(algorithm(text) for text in algorithms),
-        data=dataset(data),
-        partition=parse(partition, PARTITIONS, "partition"),
-        model=parse(model, MODELS, "model"),
+        **texts,
         local=Local(
             lr=lr,
             lr_decay=lr_decay,
@@ -123,7 +123,6 @@ def compare(
             steps=steps,
             batching=batching,
         ),
-        sampler=parse(sampler, SAMPLERS, "sampler"),
         rounds=rounds,
         seeds=tuple(range(seeds)),
         every=every,
@@ -132,6 +131,37 @@ def compare(
         dropout=dropout,
         all_clients=all_clients,
     )
+    command = shlex.join(["undrift", *sys.argv[1:]])
+    run(experiment, out or Path("runs") / experiment.hash, command, as_json=json_)
+
+
+def run_file(
+    file: Path,
+    *,
+    data_dir: Path | None = None,
+    out: Path | None = None,
+    json_: Annotated[bool, Parameter("--json")] = False,
+) -> None:
+    """Run the experiment in a TOML file.
+
+    Example: undrift run experiment.toml
+
+    The file has the keys of `undrift compare`, but `local`, such as "Local(lr=0.1, epochs=5)", for
+    what clients do.
+
+    Parameters
+    ----------
+    file
+        The experiment.
+    data_dir
+        Folder that holds the data set's files, if you have them already; they are downloaded else.
+    out
+        Folder for the results and the report; runs/HASH if not given.
+    json_
+        Print one JSON object an evaluation and no tables.
+    """
+    use_data_dir(data_dir)
+    experiment = Experiment.from_toml(file)
     command = shlex.join(["undrift", *sys.argv[1:]])
     run(experiment, out or Path("runs") / experiment.hash, command, as_json=json_)
 
@@ -170,11 +200,12 @@ def demo(*, out: Path = Path("demo-report")) -> None:
 def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = False) -> None:
     """Run an experiment, showing what happens, and write its report."""
     torch.set_num_threads(1)  # small models gain nothing from more, and bits must not depend on it
-    experiment.check()
-    writer = RunWriter(folder, experiment, command)
+    require_extras()
+    first = experiment.check()
+    writer = RunWriter(folder, experiment, command, *first)
     console = Console(quiet=as_json)
     try:
-        _run_all(experiment, writer, console, as_json)
+        _run_all(experiment, writer, first, console, as_json)
     except KeyboardInterrupt:
         sys.stderr.write(f"stopped; what was measured so far is in {folder}\n")
         sys.exit(130)
@@ -189,7 +220,13 @@ def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = F
     console.print(f"report: {page}", soft_wrap=True)
 
 
-def _run_all(experiment: Experiment, writer: RunWriter, console: Console, as_json: bool) -> None:
+def _run_all(
+    experiment: Experiment,
+    writer: RunWriter,
+    first: tuple[Task, FederatedData],
+    console: Console,
+    as_json: bool,
+) -> None:
     """Every algorithm on every seed, with a bar for each algorithm on a terminal."""
     live = console.is_terminal and not as_json
     columns = (
@@ -207,7 +244,7 @@ def _run_all(experiment: Experiment, writer: RunWriter, console: Console, as_jso
             for label in writer.labels
         ]
         for number, seed in enumerate(experiment.seeds):
-            task, data = experiment.prepare(seed)
+            task, data = experiment.prepare(seed) if number else first
             for made, label, bar in zip(experiment.algorithms, writer.labels, bars, strict=True):
                 progress.start_task(bar)
                 accuracy = ""

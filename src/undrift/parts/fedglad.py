@@ -29,7 +29,7 @@ class FedGLAD(Part):
     """
 
     _: KW_ONLY
-    gamma: float = real(0.02, ge=0)
+    gamma: float = real(0.02, ge=0, infinite=True)
     beta: float = real(0.9, ge=0, lt=1)
     groups: str = choice("parameter", "universal")
 

@@ -26,7 +26,7 @@ class Clip(Part):
     FedDyn's code clips like this at 10. Neutral: norm=inf.
     """
 
-    norm: float = real(10.0, gt=0)
+    norm: float = real(10.0, gt=0, infinite=True)
 
     def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
         d = self.inner.direction(grad, local, down, me, c)
@@ -48,7 +48,7 @@ class LocalOpt(Part):
         super().__post_init__()
         if type(self.core).move is not Algorithm.move:
             name = type(self.core).__name__
-            self.refuse(f"{name} already steps with statistics of its own", inner=self.inner)
+            self.refuse(f"{name} has a way of its own to take local steps", inner=self.inner)
 
     def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
         stats = self.optimiser.init(down.x, v0=0.0)

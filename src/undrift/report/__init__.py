@@ -22,10 +22,20 @@ __all__ = [
     "csv_table",
     "markdown_table",
     "read_run",
+    "require_extras",
     "rich_table",
     "summarise",
     "write_report",
 ]
+
+
+def require_extras() -> None:
+    """Refuse if a package is missing that only reports need."""
+    for package in ("matplotlib", "plotly"):
+        if find_spec(package) is None:
+            raise UndriftError(
+                f'a report needs {package}; install it with: pip install "undrift[report]"'
+            )
 
 
 def write_report(run_dir: Path, out: Path | None = None) -> Path:
@@ -37,11 +47,7 @@ def write_report(run_dir: Path, out: Path | None = None) -> Path:
     from undrift.report.figures import write_figures
     from undrift.report.page import render_page
 
-    for package in ("matplotlib", "plotly"):
-        if find_spec(package) is None:
-            raise UndriftError(
-                f'a report needs {package}; install it with: pip install "undrift[report]"'
-            )
+    require_extras()
     run = read_run(run_dir)
     folder = Path(run_dir) if out is None else Path(out)
     if folder.suffix == ".html" or folder.is_file():

@@ -1,0 +1,90 @@
+"""`check_algorithm` finds what is wrong with an algorithm, and names the law."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from undrift import Algorithm, FedAvg, LawBroken, Struct, UndriftError, check_algorithm
+
+
+@dataclass(frozen=True)
+class GrowsState(Algorithm):
+    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+        return mean.delta, Struct(more=mean.delta)
+
+
+@dataclass(frozen=True)
+class MovesInPlace(Algorithm):
+    def move(self, local: Struct, d: Any, down: Struct, c: Any) -> Struct:
+        return Struct(y=local.y.sub_(c.lr * d))
+
+
+@dataclass(frozen=True)
+class SpoilsTheMean(Algorithm):
+    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+        s.xbar.zero_()
+        return mean.delta, Struct(xbar=s.x - mean.delta)
+
+
+@dataclass(frozen=True)
+class LooksAtValues(Algorithm):
+    def direction(self, grad: Any, local: Struct, down: Struct, me: Struct, c: Any) -> Any:
+        g = grad(local.y)
+        return g if float(g.norm()) > 0 else 0 * g
+
+
+@dataclass(frozen=True)
+class DividesByZero(Algorithm):
+    def init_client(self, x: Any) -> Struct:
+        return Struct(h=0 * x)
+
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Any) -> Any:
+        delta = down.x - local.y
+        return Struct(delta=delta), Struct(h=delta / delta.norm())
+
+
+@dataclass(frozen=True)
+class RemembersTheOrder(Algorithm):
+    seen = []  # noqa: RUF012
+
+    def upload(self, local: Struct, down: Struct, me: Struct, c: Any) -> Any:
+        self.seen.append(c.n)
+        return Struct(delta=(down.x - local.y) * (1 + len(self.seen))), me
+
+
+@dataclass(frozen=True)
+class KeepsDoubles(Algorithm):
+    def init_server(self, x: Any, groups: Any) -> Struct:
+        return super().init_server(x, groups) | Struct(h=0 * x.double())
+
+
+@dataclass(frozen=True)
+class HasATypo(Algorithm):
+    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+        return mean.dleta, Struct()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "law"),
+    [
+        (GrowsState(), "structure"),
+        (MovesInPlace(), "purity"),
+        (SpoilsTheMean(), "purity"),
+        (LooksAtValues(), "storageless"),
+        (DividesByZero(), "stillness"),
+        (RemembersTheOrder(), "engines"),
+        (KeepsDoubles(), "precision"),
+        (HasATypo(), "structure"),
+    ],
+)
+def test_a_broken_law_is_named(algorithm: Algorithm, law: str) -> None:
+    with pytest.raises(LawBroken, match=law):
+        check_algorithm(algorithm)
+
+
+def test_what_is_asked_must_make_sense() -> None:
+    with pytest.raises(UndriftError, match="did you mean 'order'"):
+        check_algorithm(FedAvg(), ["ordre"])
+    with pytest.raises(UndriftError, match="not an algorithm"):
+        check_algorithm("fedavg")  # type: ignore[arg-type]
