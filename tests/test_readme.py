@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from undrift.cli import main
+from undrift.commands import compare
+from undrift.experiment import Experiment
 
 ROOT = Path(__file__).parent.parent
 COSTS = "fedavg fedprox fedadam scaffold scaffoldm feddyn adabest FedGBO(Adam()) MFL(Adam())"
@@ -39,6 +41,14 @@ def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
     shown = re.search(r"<!-- cost table.*?-->\n(.*?)\n<!-- end", readme, flags=re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == made
+
+
+def test_the_example_file_is_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Experiment] = []
+    monkeypatch.setattr(compare, "run", lambda experiment, *_, **__: made.append(experiment))
+    main(["demo"])
+    main(["run", str(ROOT / "examples" / "demo.toml")])
+    assert made[0] == made[1]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
+from undrift.data import formats
 from undrift.data.formats import (
     idx,
     read_bytes,
@@ -263,3 +264,12 @@ def test_fuzz_zip(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
         from_zip(path)
 
     frugal(read, data.draw(mutations(valid)))
+
+
+def test_large_arrays_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "images").write_bytes(idx_bytes(IMAGES))
+    assert not isinstance(formats.read_idx(tmp_path / "images"), np.memmap)
+    monkeypatch.setattr(formats, "LARGE", 8)
+    mapped = formats.read_idx(tmp_path / "images")
+    assert isinstance(mapped, np.memmap)
+    assert np.array_equal(mapped, IMAGES)

@@ -144,7 +144,7 @@ def run_file(
 ) -> None:
     """Run the experiment in a TOML file.
 
-    Example: undrift run experiment.toml
+    Example: undrift run examples/demo.toml
 
     The file has the keys of `undrift compare`, but `local`, such as "Local(lr=0.1, epochs=5)", for
     what clients do.

@@ -10,11 +10,12 @@ import gzip
 import math
 import os
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -25,6 +26,9 @@ LIMIT = 1 << 31
 
 RATIO = 1032
 """No deflate stream unpacks to more than so many times its own size."""
+
+LARGE = 1 << 28
+"""Arrays of so many bytes are memory-mapped."""
 
 CHUNK = 1 << 20
 
@@ -48,6 +52,14 @@ def reading(name: object, kind: str) -> Iterator[None]:
 def refuse(name: object, kind: str, why: str) -> UndriftError:
     """The error for a file whose content makes no sense."""
     return UndriftError(f"{name}: not a valid {kind} file ({why}); fetch it again")
+
+
+def memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Room for an array; a large one lies in a temporary file, whose pages come and go."""
+    if math.prod(shape) * dtype.itemsize < LARGE:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=shape)
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -81,7 +93,7 @@ def _idx(file: BinaryIO, room: int, name: object, exact: bool) -> np.ndarray:
     left = room - 4 - len(header)
     if wanted > min(left, LIMIT) or (exact and wanted < left):
         raise refuse(name, "idx", f"the shape {shape} needs {wanted} bytes, there are {left}")
-    array = np.empty(shape, dtype)
+    array = memory(shape, dtype)
     view = array.reshape(-1).view(np.uint8)
     done = 0
     while done < wanted:

@@ -98,7 +98,7 @@ class EMNIST(ImageSet):
         if self.first is not None and len(images) == len(labels):
             kept = labels < self.first
             images, labels = images[kept], labels[kept]
-        return np.ascontiguousarray(images.swapaxes(2, 3)), labels
+        return images.swapaxes(2, 3), labels
 
 
 def emnist_letters(first: int | None = None) -> EMNIST:

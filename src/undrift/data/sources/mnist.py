@@ -27,7 +27,7 @@ class MNIST(ImageSet):
 
     Batches are normalised by the mean and deviation of all training pixels, .1307 and .3081.
 
-    Reference: LeCun et al., Grad-based learning applied to document recognition, 1998.
+    Reference: LeCun et al., Gradient-based learning applied to document recognition, 1998.
     """
 
     folder = "mnist"
