@@ -15,18 +15,18 @@ from undrift.commands.data import data_app
 from undrift.config import UndriftError
 from undrift.data import fetch
 from undrift.data.fetch import File
-from undrift.data.sources import MNIST, SOURCES, images
+from undrift.data.sources import MNIST, SOURCES, file_set
 
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("UNDRIFT_DATA_DIR", str(tmp_path))
     monkeypatch.setattr("undrift.data.download.WAIT", 0)
-    images._read.cache_clear()
+    file_set._read.cache_clear()
     yield
     fetch.use_data_dir(None)
     fetch.use_mirror(None)
-    images._read.cache_clear()
+    file_set._read.cache_clear()
 
 
 def data(*arguments: str) -> None:

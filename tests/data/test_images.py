@@ -24,7 +24,7 @@ from undrift.data.sources import (
     SOURCES,
     FashionMNIST,
     dataset,
-    images,
+    file_set,
 )
 
 MNIST_NAMES = [file.name for file in MNIST.files]
@@ -41,11 +41,11 @@ def own_folder(tmp_path: Path) -> Iterator[None]:
     fetch.use_data_dir(tmp_path)
     fetch.use_mirror("http://127.0.0.1:9")
     fetch.notice.cache_clear()
-    images._read.cache_clear()
+    file_set._read.cache_clear()
     yield
     fetch.use_data_dir(None)
     fetch.use_mirror(None)
-    images._read.cache_clear()
+    file_set._read.cache_clear()
 
 
 def grey(n: int, seed: int = 0) -> np.ndarray:
@@ -100,7 +100,7 @@ def test_counts_and_labels_are_checked(tmp_path: Path, caplog: pytest.LogCapture
         (np.arange(12), "labels 0 to 11, expected 0 to 9"),
         (np.zeros((12, 2)), "one byte a label"),
     ):
-        images._read.cache_clear()
+        file_set._read.cache_clear()
         write(tmp_path, {MNIST_NAMES[1]: gzip.compress(idx_bytes(labels.astype(np.uint8)))})
         with pytest.raises(UndriftError, match=says):
             MNIST().load(0)

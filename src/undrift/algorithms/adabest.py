@@ -36,7 +36,7 @@ class AdaBest(Algorithm):
 
     Cost: n kept by the server and by each client; n down (one number more if progressive), n up.
     Deviations: h is stored to be reported, though θ̄ suffices; the paper announces a decay of beta
-    without a procedure, `plateau` is ours.
+    without a procedure, `plateau` is ours; fedsim's scaling, by batch size, is not offered.
     Reference: Varno et al., AdaBest: Minimizing client drift in federated learning via adaptive
     bias estimation, ECCV 2022.
     """

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from undrift.data.partition_file import PartitionFile, read_hash
 from undrift.data.source import DataSet
 from undrift.rng import stream
 
+Array: TypeAlias = np.ndarray
+Extra: TypeAlias = np.ndarray | None
+Rng: TypeAlias = np.random.Generator
+
 
 def concentration(*default: float) -> Any:
     """A field for the parameter of a Dirichlet distribution."""
@@ -50,13 +54,7 @@ def inequality() -> Any:
 class Partition(Config):
     """Shares samples out among clients."""
 
-    def split(
-        self,
-        labels: np.ndarray,
-        rng: np.random.Generator,
-        owners: np.ndarray | None = None,
-        coarse: np.ndarray | None = None,
-    ) -> Parts:
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         """The samples of each client, given the label of every sample.
 
         owners  the natural owner of every sample, for `Natural`
@@ -69,7 +67,7 @@ class Partition(Config):
 class Natural(Partition):
     """Every sample stays with its owner; clients are numbered in the order of the owners' ids."""
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         if owners is None:
             raise UndriftError(f"{self}: these data have no owners; use another partition")
         if len(owners) != len(labels):
@@ -119,7 +117,7 @@ class IID(Shared):
         if self.stratified and self.sigma:
             self.refuse("a stratified split needs sigma=0", sigma=self.sigma, stratified=True)
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         size = self.size(len(labels))
         order = rng.permutation(len(labels))
         if self.stratified:
@@ -142,7 +140,7 @@ class Shards(Shared):
 
     shards: int = whole(2, ge=1)
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         size, pieces = self.size(len(labels), self.shards), self.clients * self.shards
         used = rng.permutation(len(labels))[: size * pieces]
         by_class = used[np.argsort(self.classes(labels)[1][used], kind="stable")]
@@ -170,7 +168,7 @@ class Dirichlet(Shared):
     _: KW_ONLY
     sigma: float = inequality()
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         self.size(len(labels))
         _, classes, stock = self.classes(labels)
         wishes = log_dirichlet(rng, np.full(len(stock), self.alpha), self.clients)
@@ -198,7 +196,7 @@ class DirichletTotal(Shared):
 
     alpha: float = concentration()
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         size = self.size(len(labels))
         _, classes, stock = self.classes(labels)
         shares = log_dirichlet(rng, self.alpha * (stock / len(labels)), self.clients - 1)
@@ -227,7 +225,7 @@ class Pachinko(Shared):
     alpha: float = concentration(0.1)
     beta: float = concentration(10.0)
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         if coarse is None:
             raise UndriftError(f"{self}: these data have no coarse labels; use another partition")
         clients = np.repeat(np.arange(self.clients), self.size(len(labels)))
@@ -261,7 +259,7 @@ class Saved(Partition):
             self.refuse(f"the file holds another partition, {found}", hash=self.hash)
         object.__setattr__(self, "hash", found)
 
-    def split(self, labels, rng, owners=None, coarse=None):  # type: ignore[no-untyped-def]
+    def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         file = PartitionFile.load(self.path)
         file.check(self.path, labels)
         return file.parts

@@ -15,7 +15,8 @@ class IDA(Part):
     The mean is the arithmetic mean of the round's models; equal distances give equal weights.
 
     Cost: none to clients; the server holds all updates of a round.
-    Deviations: none known; the original paper's text could not be consulted.
+    Deviations: none known; the original paper's text could not be consulted. Around FedNova,
+    distances are those of the updates per unit of work.
     Reference: Yeganeh et al., Inverse distance aggregation for federated learning with non-IID
     data, 2020.
     """

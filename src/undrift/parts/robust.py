@@ -71,5 +71,5 @@ class TrimmedMean(Part):
     holistic = True
 
     def combine(self, ups: Sequence[Struct], w: Vector) -> Struct:
-        cut = int(self.fraction * len(ups))
+        cut = int(self.fraction * len(ups) + 1e-9)  # 0.29 of 100 is 29
         return ups[0].map(lambda *values: coordinate_mean(values, cut), *ups[1:])

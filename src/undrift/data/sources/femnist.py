@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 
-from undrift.config import Config, UndriftError, real, whole
-from undrift.data.fetch import File, data_dir
+from undrift.config import UndriftError, real, whole
+from undrift.data.fetch import data_dir
 from undrift.data.formats import read_bytes, reading, refuse
 from undrift.data.source import Source
+from undrift.data.sources.file_set import FileSet
 from undrift.data.split import for_training
 from undrift.data.transforms import WHITE, Normalise
 
@@ -27,7 +27,7 @@ Drawn = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class FEMNIST(Config):
+class FEMNIST(FileSet):
     """Images of 28 x 28 pixels in 62 classes: digits, then capital, then small letters.
 
     writers  so many writers are taken, in the order of the files and of their names; None takes all
@@ -43,20 +43,16 @@ class FEMNIST(Config):
     Reference: Caldas et al., LEAF: a benchmark for federated settings, 2018.
     """
 
-    folder: ClassVar[str] = "femnist"
-    files: ClassVar[tuple[File, ...]] = ()
-    layouts: ClassVar[tuple[str, ...]] = ("femnist/data",)
+    folder = "femnist"
+    files = ()
+    layouts = ("femnist/data",)
 
     _: KW_ONLY
     writers: int | None = whole(3000, ge=1, optional=True)
     minimum: int = whole(15, ge=2)
     share: float = real(0.8, gt=0, lt=1)
 
-    def load(self, seed: int) -> Source:
-        return _read(self, data_dir())
-
     def read(self) -> Source:
-        """The samples, from the files."""
         train: list[Drawn] = []
         test: list[Drawn] = []
         names: set[str] = set()
@@ -116,11 +112,6 @@ class FEMNIST(Config):
             f"(`./preprocess.sh -s niid --sf 1.0 -k 15 -t sample --tf 0.8` in its data/femnist), "
             f"or name the folder above with --data-dir"
         )
-
-
-@functools.lru_cache(maxsize=1)
-def _read(data: FEMNIST, folder: Path) -> Source:
-    return data.read()
 
 
 def read_leaf(path: Path) -> dict[str, Drawn]:

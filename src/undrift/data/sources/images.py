@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 
-from undrift.config import Config, UndriftError
+from undrift.config import UndriftError
 from undrift.data.federated import Transform
-from undrift.data.fetch import File, data_dir, notice
+from undrift.data.fetch import data_dir, notice
 from undrift.data.source import Source
+from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise
 
 Labelled = tuple[np.ndarray, np.ndarray]
 """Images as bytes (n, channels, height, width), and their labels."""
 
 
-class ImageSet(Config):
-    """Images that are read from files, the same for every seed, and read only once in a row.
-
-    folder   where they lie in the data folder
-    files    what is downloaded if they do not
-    layouts  other folders to look in, such as those of torchvision
-    """
-
-    folder: ClassVar[str]
-    files: ClassVar[tuple[File, ...]]
-    layouts: ClassVar[tuple[str, ...]] = ()
-
-    def load(self, seed: int) -> Source:
-        return _read(self, data_dir())
-
-    def read(self) -> Source:
-        """The samples, from the files."""
-        raise NotImplementedError
+class ImageSet(FileSet):
+    """Sets of small images."""
 
     def assemble(
         self,
@@ -75,11 +57,6 @@ class ImageSet(Config):
             coarse=coarse,
             transform=transform,
         )
-
-
-@functools.lru_cache(maxsize=1)
-def _read(images: ImageSet, folder: Path) -> Source:
-    return images.read()
 
 
 def normalise(images: np.ndarray) -> Normalise:

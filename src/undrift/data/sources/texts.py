@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 
-from undrift.config import Config, UndriftError
+from undrift.config import UndriftError
 from undrift.data.fetch import File, data_dir, find, locate, missing
 from undrift.data.source import Source
+from undrift.data.sources.file_set import FileSet
 from undrift.data.text import Bags, Sequences, bags, most_frequent, sequences
 
 Documents = tuple[list[list[str]], list[int]]
 """The words of each text, and its class."""
 
 
-class TextSet(Config):
-    """Texts that are read from files, the same for every seed, and read only once in a row.
-
-    folder   where they lie in the data folder
-    files    what is downloaded if they do not
-    layouts  other folders to look in
-    """
-
-    folder: ClassVar[str]
-    files: ClassVar[tuple[File, ...]]
-    layouts: ClassVar[tuple[str, ...]] = ()
-
-    def load(self, seed: int) -> Source:
-        return _read(self, data_dir())
-
-    def read(self) -> Source:
-        """The samples, from the files."""
-        raise NotImplementedError
+class TextSet(FileSet):
+    """Sets of texts."""
 
     def path(self, official: File, others: Sequence[str] = (), named: str | None = None) -> Path:
         """The path of the file that is `named`, or else of the official one.
@@ -51,11 +34,6 @@ class TextSet(Config):
             where = ", ".join(str(data_dir() / name) for name in (self.folder, *self.layouts))
             raise UndriftError(f"{self}: there is no {named} in {where}; give its path")
         return locate(self.folder, [official], self.layouts)[official.name]
-
-
-@functools.lru_cache(maxsize=1)
-def _read(texts: TextSet, folder: Path) -> Source:
-    return texts.read()
 
 
 def classified(train: Documents, test: Documents, form: str, size: int, length: int) -> Source:
