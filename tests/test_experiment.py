@@ -57,12 +57,26 @@ def test_texts_and_toml_name_the_same_experiment(tmp_path: Path) -> None:
     assert Experiment.from_toml(file).hash == made.hash
 
 
+GOOD = """
+algorithms = ["adabest"]
+data = "digits"
+partition = "IID(10)"
+model = "mlp"
+local = "Local()"
+sampler = "Uniform(5)"
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("rounds = ", "cannot be read"),
         ("round = 5", "did you mean 'rounds'"),
         ("rounds = 5", "algorithms, data, partition, model, local, sampler must be given"),
+        (GOOD.replace("mlp", "mpl"), "did you mean 'MLP'"),
+        (GOOD + "seeds = [0.5]", "whole numbers"),
+        (GOOD.replace('"digits"', "5"), "data must be a DataSet"),
+        (GOOD.replace('["adabest"]', '"adabest"'), "give a list"),
     ],
 )
 def test_a_mistake_in_toml(text: str, says: str, tmp_path: Path) -> None:

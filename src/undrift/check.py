@@ -90,9 +90,9 @@ def order(algorithm: Algorithm) -> None:
     renamed = [_CLIENTS[new.index(i)] for i in range(len(new))]
     plans = [
         Plan(
-            [new[i] for i in plan.delivers],
-            None if plan.registered is None else [new[i] for i in plan.registered],
-            None if plan.batches is None else {new[i]: b for i, b in plan.batches.items()},
+            delivers=[new[i] for i in plan.delivers],
+            registered=[new[i] for i in plan.registered or ()],
+            batches={new[i]: batches for i, batches in (plan.batches or {}).items()},
         )
         for plan in _PLANS
     ]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from undrift.batches import Local
-from undrift.config import Config, UndriftError, parse, real, unknown, whole
+from undrift.config import Config, UndriftError, flag, member, parse, real, unknown, whole
 from undrift.core import Algorithm
 from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
@@ -47,24 +47,27 @@ class Experiment(Config):
 
     _: KW_ONLY
     algorithms: tuple[Algorithm, ...]
-    data: DataSet
-    partition: Partition
-    model: Model
-    local: Local
-    sampler: Sampler
+    data: DataSet = member(DataSet)
+    partition: Partition = member(Partition)
+    model: Model = member(Model)
+    local: Local = member(Local)
+    sampler: Sampler = member(Sampler)
     rounds: int = whole(100, ge=1)
     seeds: tuple[int, ...] = (0,)
     every: int = whole(5, ge=1)
     validation: int = whole(0, ge=0)
     target: float | None = real(None, gt=0, le=1, optional=True)
     dropout: float = real(0.0, ge=0, le=1)
-    all_clients: bool = False
+    all_clients: bool = flag(False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name, read in TEXTS.items():
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, read(getattr(self, name)))
+        super().__post_init__()
+        for name in ("algorithms", "seeds"):
+            if not isinstance(getattr(self, name), list | tuple):
+                raise UndriftError(f"{name}={getattr(self, name)!r}: give a list")
         made = tuple(algorithm(a) if isinstance(a, str) else a for a in self.algorithms)
         object.__setattr__(self, "algorithms", made)
         object.__setattr__(self, "seeds", tuple(self.seeds))
@@ -73,7 +76,8 @@ class Experiment(Config):
         twice = {repr(a) for a in self.algorithms if self.algorithms.count(a) > 1}
         if twice:
             raise UndriftError(f"{', '.join(sorted(twice))} is named twice")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+        whole_numbers = all(isinstance(seed, int) and seed >= 0 for seed in self.seeds)
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or not whole_numbers:
             raise UndriftError(f"seeds={self.seeds}: give different whole numbers >= 0")
 
     @classmethod
@@ -89,7 +93,10 @@ class Experiment(Config):
                 raise UndriftError(f"{path}: {unknown('setting', key, needed)}")
         if missing := [key for key, must in needed.items() if must and key not in settings]:
             raise UndriftError(f"{path}: {', '.join(missing)} must be given")
-        return cls(**settings)
+        try:
+            return cls(**settings)
+        except UndriftError as error:
+            raise UndriftError(f"{path}: {error}") from None
 
     def resolved(self) -> dict[str, Any]:
         """The experiment as plain text and numbers, enough to repeat it."""

@@ -96,7 +96,8 @@ def client_facts(task: Task, work: Work, buffers: Tensor) -> Client:
         return sum(whole, torch.zeros_like(x))
 
     def first_grad(x: Tensor) -> Tensor:
-        return _gradient(task, work, work.batches[0], task.unpack(buffers))(x)  # type: ignore[no-any-return]
+        gradient: Tensor = _gradient(task, work, work.batches[0], task.unpack(buffers))(x)
+        return gradient
 
     return Client(
         t=work.t,

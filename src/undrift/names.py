@@ -47,10 +47,11 @@ def label(made: Algorithm) -> str:
     """A short name for legends: FedAdam, FedGLAD(AdaBest), without hyper-parameters."""
     if isinstance(made, parts.ServerOpt):
         inner, optimiser = label(made.inner), type(made.optimiser).__name__
-        known = {"HeavyBall": "FedAvgM", "SGDm": "FedAvgM", "SGD": inner}
+        if optimiser == "SGD":
+            return inner
         if inner == "FedAvg":
-            return known.get(optimiser, f"Fed{optimiser}")
-        return known["SGD"] if optimiser == "SGD" else f"ServerOpt({inner}, {optimiser})"
+            return "FedAvgM" if optimiser in ("HeavyBall", "SGDm") else f"Fed{optimiser}"
+        return f"ServerOpt({inner}, {optimiser})"
     if isinstance(made, Part):
         return f"{type(made).__name__}({label(made.inner)})"
     if isinstance(made, optim.SharedStatistics):

@@ -137,14 +137,12 @@ def rounds(
         registered = _registered(population, t, len(data))
         sizes = data.sizes[registered]
         cohort = sampler.draw(Urn(t, registered, sizes, stream(seed, "cohort", t), state.attention))
-        luck = stream(seed, "dropout", t).random(len(data))
-        dropped = {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
-        dropped |= {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
-        works = [
-            _work(data, local, seed, t, i, float(np.mean(sizes)))
-            for i in cohort.ids
-            if i not in dropped
-        ]
+        dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
+        if dropout:
+            luck = stream(seed, "dropout", t).random(len(data))
+            dropped |= {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
+        n_mean = float(sizes.mean()) if len(sizes) else 0.0
+        works = [_work(data, local, seed, t, i, n_mean) for i in cohort.ids if i not in dropped]
         yield server.play(state, cohort, works, dropped, len(registered), began)
 
 
@@ -304,7 +302,9 @@ class Server:
         )
         d, changes = self.algorithm.update(state.server, mean, facts)
         x = state.server.x
-        state.server = state.server | Struct(xbar=x - mean.delta) | changes | Struct(x=x - d)
+        if "xbar" not in changes:
+            changes |= Struct(xbar=x - mean.delta)
+        state.server = state.server | changes | Struct(x=x - d)
         state.buffers = side.buffers
 
     def _remember(

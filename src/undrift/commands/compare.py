@@ -131,8 +131,7 @@ def compare(
         dropout=dropout,
         all_clients=all_clients,
     )
-    command = shlex.join(["undrift", *sys.argv[1:]])
-    run(experiment, out or Path("runs") / experiment.hash, command, as_json=json_)
+    run(experiment, out, as_json=json_)
 
 
 def run_file(
@@ -162,8 +161,7 @@ def run_file(
     """
     use_data_dir(data_dir)
     experiment = Experiment.from_toml(file)
-    command = shlex.join(["undrift", *sys.argv[1:]])
-    run(experiment, out or Path("runs") / experiment.hash, command, as_json=json_)
+    run(experiment, out, as_json=json_)
 
 
 def demo(*, out: Path = Path("demo-report")) -> None:
@@ -197,8 +195,10 @@ def demo(*, out: Path = Path("demo-report")) -> None:
     )
 
 
-def run(experiment: Experiment, folder: Path, command: str, *, as_json: bool = False) -> None:
+def run(experiment: Experiment, out: Path | None, *, as_json: bool = False) -> None:
     """Run an experiment, showing what happens, and write its report."""
+    folder = out or Path("runs") / experiment.hash
+    command = shlex.join(["undrift", *sys.argv[1:]])
     torch.set_num_threads(1)  # small models gain nothing from more, and bits must not depend on it
     require_extras()
     first = experiment.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -34,6 +34,7 @@ class Source:
         return self
 
 
+@runtime_checkable
 class DataSet(Protocol):
     """What samples are loaded from, such as `Digits()`."""
 

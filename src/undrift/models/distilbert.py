@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, text, whole
-from undrift.models.model import Model
+from undrift.models.model import Model, Shape
 from undrift.models.text import PAD
 
 
@@ -40,7 +40,7 @@ class DistilBERT(Model):
         if self.width % self.heads:
             self.refuse("width must be a multiple of heads", width=self.width, heads=self.heads)
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         transformers = _transformers()
         kind = transformers.DistilBertForSequenceClassification
         if self.weights is None:

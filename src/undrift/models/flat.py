@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from undrift.config import wholes
-from undrift.models.model import Model, dense, features
+from undrift.models.model import Model, Shape, dense, features
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class MLP(Model):
 
     hidden: tuple[int, ...] = wholes((100, 100), ge=1)
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return nn.Sequential(nn.Flatten(), *dense(features(shape), classes, self.hidden))
 
 
@@ -24,5 +25,5 @@ class MLP(Model):
 class Linear(Model):
     """Softmax or least squares regression; on 5000 word counts, FedGBO's model for Sent140."""
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return nn.Sequential(nn.Flatten(), *dense(features(shape), classes))

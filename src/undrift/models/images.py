@@ -21,7 +21,7 @@ from undrift.models.model import Model, Shape, dense, image
 class AdaBestCNN(Model):
     """AdaBest's network for CIFAR: two 5x5 convolutions of 64, then 384-192-C."""
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return _two_convolutions(shape, classes, filters=(64, 64), kernel=5, hidden=(384, 192))
 
 
@@ -29,7 +29,7 @@ class AdaBestCNN(Model):
 class FedGBOCNN(Model):
     """FedGBO's network for CIFAR-100 and FEMNIST: 3x3 convolutions of 32 and 64, then 512-C."""
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return _two_convolutions(shape, classes, filters=(32, 64), kernel=3, hidden=(512,))
 
 
@@ -37,7 +37,7 @@ class FedGBOCNN(Model):
 class FedGLADCNN(Model):
     """FedGLAD's network for MNIST and FEMNIST: 3x3 convolutions of 32 and 64, dropout, 128-C."""
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         channels, *sides = image(shape)
         sides = [(side - 4) // 2 for side in sides]
         _refuse_small(shape, sides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from undrift.config import choice
 from undrift.models.images import ChannelsLast
-from undrift.models.model import Model, image
+from undrift.models.model import Model, Shape, image
 
 STAGES = ((16, 1), (32, 2), (64, 2))
 """Width and stride of the three stages."""
@@ -33,7 +34,7 @@ class ResNet56(Model):
 
     form: str = choice("bottleneck", "basic", "projection")
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         channels, _, _ = image(shape)
         wide = self.form == "bottleneck"
         layers: list[nn.Module] = [ChannelsLast(), *_normalised(channels, 16, 3), nn.ReLU()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, flag, text, whole
-from undrift.models.model import Model
+from undrift.models.model import Model, Shape
 from undrift.models.vectors import read_vectors, read_words
 
 PAD = 0
@@ -20,7 +21,7 @@ PAD = 0
 class FedGBOGRU(Model):
     """FedGBO's network for Shakespeare: from a sequence of C characters, the next one."""
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return LastOutput(classes, embedding=8, hidden=128, layers=2)
 
 
@@ -50,7 +51,7 @@ class BiLSTM(Model):
     width: int = whole(300, ge=1)
     hidden: int = whole(300, ge=1)
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         if self.vocabulary is not None:
             words = read_words(self.vocabulary)
         size = self.words or len(words)
@@ -82,7 +83,7 @@ class StackOverflowLSTM(Model):
     width: int = whole(96, ge=1)
     hidden: int = whole(670, ge=1)
 
-    def build(self, shape, classes, words=()):  # type: ignore[no-untyped-def]
+    def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return EveryOutput(classes, self.width, self.hidden)
 
 
