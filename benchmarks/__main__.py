@@ -1,104 +1,123 @@
-"""One round of undrift beside the same round written as a plain PyTorch loop, interleaved.
+"""One round of each engine beside the same round as a plain PyTorch loop, in turn: `make bench`.
 
-The work (W1): ten clients with 1,020 samples each train an MLP 784-100-100-26 for five epochs in
-batches of 45, by SGD with weight decay. Medians over repetitions; read the ratio, not the seconds.
+    python -m benchmarks [W1 W4 ...] [--repetitions N] [--epochs N] [--json]
+
+measures the named workloads (all without names), replaces their part of results/engines.json and
+prints the tables. The rules and the time of import are measured along with W1. Read the ratios,
+which come from one run each; seconds depend on the machine and its mood.
 """
 
 from __future__ import annotations
 
-import copy
-import json
-import statistics
-import sys
-import time
+import json as text
 from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from typing import Any
 
+import cyclopts
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
 
-from undrift.algorithms import AdaBest, FedAvg
-from undrift.batches import Local
-from undrift.core import Algorithm
-from undrift.data import FederatedData
-from undrift.rounds import rounds
-from undrift.sampling import Explicit
-from undrift.task import Task
+from benchmarks.contestants import RULES, player, present, workers
+from benchmarks.measure import (
+    Sgemm,
+    circumstances,
+    count_flop,
+    fresh,
+    interleave,
+    load_results,
+    store_results,
+)
+from benchmarks.tables import engine_tables
+from benchmarks.workloads import WORKLOADS, Workload, naive
 
-CLIENTS, SAMPLES, BATCH, EPOCHS, LR, DECAY = 10, 1020, 45, 5, 0.1, 1e-4
-
-
-def mlp() -> nn.Module:
-    """784-100-100-26."""
-    layers = [nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 26)]
-    return nn.Sequential(*layers)
+IMPORTS = 7
+"""New processes in which the import is timed."""
 
 
-def naive(model: nn.Module, clients: list[tuple[Tensor, Tensor]]) -> int:
-    """FedAvg as most people would write it. Returns the steps it made."""
-    states, steps = [], 0
-    for inputs, targets in clients:
-        local = copy.deepcopy(model)
-        optimiser = torch.optim.SGD(local.parameters(), lr=LR, weight_decay=DECAY)
-        loader = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True)
-        for _ in range(EPOCHS):
-            for some, wanted in loader:
-                optimiser.zero_grad()
-                nn.functional.cross_entropy(local(some), wanted).backward()
-                optimiser.step()
-                steps += 1
-        states.append(local.state_dict())
-    mean = {k: torch.stack([s[k] for s in states]).mean(0) for k in states[0]}
-    model.load_state_dict(mean)
-    return steps
-
-
-def ours(algorithm: Algorithm, task: Task, data: FederatedData) -> int:
-    """One round of undrift. Returns the steps it made."""
-    local = Local(lr=LR, weight_decay=DECAY, batch_size=BATCH, epochs=EPOCHS, batching="keep")
-    everyone = Explicit((tuple(range(CLIENTS)),))
-    (round,) = rounds(algorithm, task, data, total=1, sampler=everyone, local=local)
-    return round.steps
-
-
-def main(repetitions: int = 5) -> None:
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    clients = [
-        (torch.randn(SAMPLES, 784), torch.randint(0, 26, (SAMPLES,))) for _ in range(CLIENTS)
-    ]
-    model = mlp()
-    task, data = Task(model), FederatedData.of_clients(clients)
-    contestants: dict[str, Callable[[], int]] = {
-        "naive loop": lambda: naive(model, clients),
-        "undrift FedAvg": lambda: ours(FedAvg(), task, data),
-        "undrift AdaBest": lambda: ours(AdaBest(), task, data),
+def measure_engines(work: Workload, repetitions: int) -> dict[str, Any]:
+    """A workload with the naive loop and every engine, and the sgemm peak between them."""
+    data = work.data()
+    model, _ = work.models()
+    clients = [data.client(i) for i in range(len(data))]
+    runs: dict[str, Callable[[], int]] = {"naive": lambda: naive(work, model, clients)}
+    runs |= {engine: player(work, engine, data) for engine in present()}
+    steps = {name: run() for name, run in runs.items()}
+    assert set(steps.values()) == {work.steps}, f"{work.name}: unequal work, {steps}"
+    peaks = {f"sgemm {count}": Sgemm(count) for count in (1, 2)}
+    seconds = interleave(runs | peaks, repetitions, work.name)
+    rates = {
+        name: [round(peak.flop / 1e9 / one, 2) for one in seconds.pop(name)]
+        for name, peak in peaks.items()
     }
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    steps: dict[str, int] = {}
-    for _ in range(repetitions):
-        for name, contestant in contestants.items():
-            began = time.perf_counter()
-            steps[name] = contestant()
-            seconds[name].append(time.perf_counter() - began)
-    base = statistics.median(seconds["naive loop"])
-    rows = [
-        {
-            "engine": name,
-            "steps": steps[name],
-            "seconds": round(statistics.median(times), 3),
-            "times naive": round(base / statistics.median(times), 2),
-        }
-        for name, times in seconds.items()
-    ]
-    if "--json" in sys.argv:
-        print(json.dumps(rows, indent=1))
-        return
-    print(f"W1, {repetitions} repetitions, one thread, torch {torch.__version__}")
-    for row in rows:
-        line = "{engine:16} {steps:5} steps {seconds:7.3f} s {times naive:6.2f} x naive"
-        print(line.format(**row))
+    return {
+        **circumstances(),
+        "about": work.about,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "clients": work.clients,
+        "epochs": work.epochs,
+        "steps": work.steps,
+        "gflop": round(count_flop(work) / 1e9, 3),
+        "must": work.must,
+        "aim": work.aim,
+        "gflop/s": rates,
+        "seconds": seconds,
+        "workers": {engine: workers(engine) for engine in present()},
+    }
+
+
+def measure_alone(work: Workload) -> dict[str, Any]:
+    """Every engine in a process of its own."""
+    code = "from benchmarks.alone import alone; alone({!r}, {!r})"
+    return {engine: fresh(code.format(work.name, engine)) for engine in present()}
+
+
+def measure_rules(work: Workload, engine: str, repetitions: int) -> dict[str, Any]:
+    """Every rule on one engine."""
+    data = work.data()
+    runs = {name: player(work, engine, data, rule) for name, rule in RULES.items()}
+    steps = {name: run() for name, run in runs.items()}
+    assert set(steps.values()) == {work.steps}, f"rules: unequal work, {steps}"
+    seconds = interleave(runs, repetitions, f"rules on {engine}")
+    return {**circumstances(), "engine": engine, "epochs": work.epochs, "seconds": seconds}
+
+
+def measure_imports() -> dict[str, Any]:
+    """Importing torch and undrift, in new processes."""
+    code = "import json; from benchmarks.alone import imports; print(json.dumps(imports()))"
+    return {**circumstances(), "seconds": [fresh(code) for _ in range(IMPORTS)]}
+
+
+def main(*names: str, repetitions: int = 5, epochs: int | None = None, json: bool = False) -> None:
+    """Measure and print.
+
+    Parameters
+    ----------
+    names
+        Workloads, or the beginnings of their names; all if none is given.
+    repetitions
+        How often every contestant runs; more often if that takes less than five seconds.
+    epochs
+        Passes over the data in each of them, in place of their own.
+    json
+        Print the results as JSON in place of tables.
+    """
+    torch.set_num_threads(1)
+    chosen = [work for name, work in WORKLOADS.items() if not names or name.startswith(names)]
+    if not chosen:
+        raise SystemExit(f"{' '.join(names)}: no such workload; there are {', '.join(WORKLOADS)}")
+    for work in chosen:
+        if epochs is not None:
+            work = replace(work, local=replace(work.local, epochs=epochs))
+        result = measure_engines(work, repetitions) | {"alone": measure_alone(work)}
+        store_results("engines", {work.name: result})
+        if work.name == "W1":
+            fastest = min(present(), key=lambda engine: median(result["seconds"][engine]))
+            rules = measure_rules(work, fastest, repetitions)
+            store_results("engines", {"rules": rules, "imports": measure_imports()})
+    results = load_results("engines")
+    print(text.dumps(results, indent=1) if json else engine_tables(results))
 
 
 if __name__ == "__main__":
-    main()
+    cyclopts.run(main)

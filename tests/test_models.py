@@ -302,6 +302,58 @@ def test_distilbert_from_a_folder(tmp_path: Path) -> None:
 
 
 @needs_transformers
+def test_distilbert_with_other_weights(tmp_path: Path) -> None:
+    first: Any = model(SMALL_BERT).build((7,), 3).get_submodule("inner")
+    first.half().save_pretrained(tmp_path)
+    loaded = model(f"DistilBERT({str(tmp_path)!r})").build((7,), 3)
+    assert all(p.dtype == torch.float32 for p in loaded.parameters())
+    config = (tmp_path / "config.json").read_text().replace('"dim": 8', '"dim": 16')
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(UndriftError, match=r"there is no distilbert\..* of the right size"):
+        model(f"DistilBERT({str(tmp_path)!r})").build((7,), 3)
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("words", "length", "says"),
+    [
+        (("", "", "a"), 7, "numbers of words, not of word pieces"),
+        (("[PAD]", "a"), 7, "knows 30 word pieces, the data's tokenizer has 2"),
+        ((), 513, "reads 512 word pieces, these texts have 513"),
+    ],
+)
+def test_distilbert_and_its_word_pieces(words: tuple[str, ...], length: int, says: str) -> None:
+    with pytest.raises(UndriftError, match=says):
+        model(SMALL_BERT).build((length,), 3, words)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FedGBOGRU",
+        "BiLSTM(words=12)",
+        "StackOverflowLSTM",
+        pytest.param(SMALL_BERT, marks=needs_transformers),
+    ],
+)
+def test_networks_for_texts_refuse_what_they_cannot_read(name: str) -> None:
+    network = model(name).build((7,), 12)
+    for texts, says in (
+        (torch.full((1, 7), 30), "symbols 30 to 30, the network knows 0 to"),
+        (torch.full((1, 7), -1), "symbols -1 to -1, the network knows 0 to"),
+        (torch.zeros(1, 7), r"rows of symbol numbers; found float32 of shape \(1, 7\)"),
+    ):
+        with pytest.raises(UndriftError, match=says):
+            network(texts)
+
+
+@pytest.mark.parametrize("name", ["MLP", "Linear"])
+def test_networks_for_numbers_refuse_texts(name: str) -> None:
+    with pytest.raises(UndriftError, match=r"needs real numbers, these samples are torch.int64"):
+        model(name).build((7,), 3)(torch.ones(1, 7, dtype=torch.int64))
+
+
+@needs_transformers
 @pytest.mark.parametrize("weights", ["nowhere/to/be/found", "no-such-model"])
 def test_distilbert_downloads_nothing(weights: str) -> None:
     with pytest.raises(UndriftError, match="give a folder"):

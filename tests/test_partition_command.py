@@ -8,6 +8,7 @@ import pytest
 
 from undrift.commands.partition import partition_app
 from undrift.config import UndriftError
+from undrift.data.fetch import use_data_dir
 
 SKEWED = "Dirichlet(clients=30, alpha=0.1)"
 
@@ -62,6 +63,20 @@ def test_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert f"figure: {path}" in capsys.readouterr().out
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 5000
+
+
+def test_data_from_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "stackoverflow").mkdir()
+    sentences = [("a", "train"), ("b", "train"), ("c", "test")]
+    lines = [{"client_id": who, "tokens": "how so", "split": part} for who, part in sentences]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (tmp_path / "stackoverflow" / "stackoverflow.jsonl").write_text(text)
+    where = ("--data-dir", str(tmp_path))
+    try:
+        facts = shown(capsys, "--data", "stackoverflow", *where, "--partition", "Natural()")
+    finally:
+        use_data_dir(None)
+    assert facts["clients"] == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
-from undrift.local import client_facts
+from undrift.local import Trainer, Work
 from undrift.names import algorithm
 from undrift.rounds import Round, rounds
 from undrift.sampling import Uniform
@@ -94,11 +94,10 @@ def test_the_gradient_over_all_samples_is_that_of_their_mean_loss() -> None:
     task = Task(model, "next_token", dtype=torch.float64)
     inputs, targets = torch.randint(6, (n, 4)), torch.randint(6, (n, 4))
     targets[:CHUNK, 1:] = PADDING
-    work: Any = type("Work", (), {})()
-    vars(work).update(inputs=inputs, targets=targets, batches=[np.arange(3)], transform=None)
-    vars(work).update(t=1, lr=0.1, lr0=0.1, weight_decay=0.0, n_mean=1.0)
+    data = FederatedData.of_clients([(inputs, targets)])
+    work = Work(t=1, client=0, seed=0, data=data, local=Local(), n_mean=1.0)
     _, wanted = task.gradient(task.x0, {}, inputs, targets)
-    assert torch.allclose(client_facts(task, work, task.buffers0).full_grad(task.x0), wanted)
+    assert torch.allclose(Trainer(task).facts(work, task.buffers0).full_grad(task.x0), wanted)
 
 
 class Swapped(nn.Module):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,16 +12,32 @@ from undrift.core import Algorithm, Struct, weighted_mean
 
 
 class Mean:
-    """A weighted mean of records, built up one by one so that none needs to be kept."""
+    """A weighted mean of records, built up one by one so that few need to be kept.
+
+    Sums are taken in pairs, pairs of pairs and so on by the clients' places in the cohort, so the
+    bits depend neither on who ran where nor on when; a client that delivers nothing leaves its
+    place empty.
+    """
 
     def __init__(self) -> None:
         self.weights: list[float] = []
-        self.total = Struct()
+        self.sums: dict[int, Struct | None] = {}
+        """by level k: the sum over 2^k places"""
 
     def add(self, weight: float, record: Struct) -> None:
-        scaled = record.map(lambda value: weight * value)
-        self.total = self.total.map(lambda a, b: a + b, scaled) if self.weights else scaled
         self.weights.append(weight)
+        self._carry(record.map(lambda value: weight * value))
+
+    def skip(self) -> None:
+        """Leave a place empty."""
+        self._carry(None)
+
+    def _carry(self, new: Struct | None) -> None:
+        level = 0
+        while level in self.sums:
+            new = _sum(self.sums.pop(level), new)
+            level += 1
+        self.sums[level] = new
 
     @property
     def shares(self) -> list[float]:
@@ -27,7 +46,21 @@ class Mean:
         return [weight / total for weight in self.weights]
 
     def result(self) -> Struct:
-        return self.total.map(lambda value: value / sum(self.weights))
+        total, weight = None, sum(self.weights)
+        for level in sorted(self.sums):
+            total = _sum(self.sums[level], total)
+        return total.map(lambda value: value / weight) if total else Struct()
+
+
+def _sum(a: Struct | None, b: Struct | None) -> Struct | None:
+    """The sum of two records, in the memory of the first."""
+    if a is None or b is None:
+        return b if a is None else a
+
+    def plus(one: Any, other: Any) -> Any:
+        return one.add_(other) if isinstance(one, Tensor) else one + other
+
+    return a.map(plus, b)
 
 
 class Uploads:
@@ -41,6 +74,11 @@ class Uploads:
         alike, rest = _parted(up, self.algorithm.unweighted)
         self.alike.add(1.0, alike)
         self.weighted.add(weight, Struct(up=rest, side=side))
+
+    def skip(self) -> None:
+        """A client that delivers nothing."""
+        self.alike.skip()
+        self.weighted.skip()
 
     def result(self) -> tuple[Struct, Struct, list[float]]:
         """The mean upload, the mean of what went with it, and each client's share in them."""
@@ -62,6 +100,9 @@ class AllUploads(Uploads):
     def add(self, weight: float, up: Struct, side: Struct) -> None:
         self.weights.append(weight)
         self.pairs.append((up, side))
+
+    def skip(self) -> None:
+        pass
 
     def result(self) -> tuple[Struct, Struct, list[float]]:
         ups, sides = zip(*self.pairs, strict=True)
@@ -89,9 +130,19 @@ def nbytes(message: Struct) -> int:
     )
 
 
-def first_bad(record: Struct) -> str | None:
+def first_bad(*records: Struct) -> str | None:
     """The name of the first field with a NaN or Inf in it."""
-    for name, value in record.leaves():
-        if not bool(torch.isfinite(torch.as_tensor(value)).all()):
-            return name
+    seen: set[int] = set()
+    for record in records:
+        for name, value in record.leaves():
+            if id(value) not in seen and not _finite(value):
+                return name
+            seen.add(id(value))
     return None
+
+
+def _finite(value: Any) -> bool:
+    if not isinstance(value, Tensor):
+        return math.isfinite(value)
+    # A sum is quick and finite only if all terms are; large terms alone may also overflow it.
+    return math.isfinite(value.sum()) or bool(torch.isfinite(value).all())

@@ -3,63 +3,136 @@
 from __future__ import annotations
 
 import json
+import os
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
+from undrift.lock import sync, writing
 from undrift.rounds import State
+from undrift.store import BUDGET, Index, Store
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(state: State, path: str | Path) -> None:
-    """Write a state to a file, all of it or nothing."""
+    """Write a state to a file, all of it or nothing.
+
+    Rows of a store with a folder stay there, and the file says which they are (`keep` tells the
+    store which files still count); rows of a store without one go into the file.
+    """
+    path = Path(path)
     tensors: dict[str, Tensor] = {"buffers": state.buffers}
     facts = {
         "format": FORMAT,
         "t": state.t,
         "server": _take_apart(state.server, "server", tensors),
-        "clients": {i: _take_apart(me, f"clients.{i}", tensors) for i, me in state.clients.items()},
-        "models": None if state.models is None else list(state.models),
+        "clients": _take_rows(state.clients, "clients", path, tensors),
+        "models": None
+        if state.models is None
+        else _take_rows(state.models, "models", path, tensors),
     }
-    tensors |= {f"models.{i}": model for i, model in (state.models or {}).items()}
+    if state.everyone is not None:
+        tensors["everyone"] = state.everyone
     if state.attention is not None:
         tensors["attention"] = torch.from_numpy(state.attention)
-    path = Path(path)
+    own = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    text = json.dumps(facts)
+    data = serialize(own, {"undrift": text, "checksum": _checksum(text, own)})
     partial = path.with_name(path.name + ".partial")
-    own = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-    save_file(own, partial, metadata={"undrift": json.dumps(facts)})
-    partial.replace(path)
+    with writing(path):
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync(path.parent)
 
 
-def load(path: str | Path) -> State:
-    """Read a state back."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("undrift", "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
-    if not facts or facts["format"] != FORMAT:
-        raise UndriftError(f"{path} is not a checkpoint of this version of undrift")
-    models = facts["models"]
-    attention = tensors.get("attention")
+def load(path: str | Path, budget: int = BUDGET) -> State:
+    """Read a state back; `budget` is that of its stores."""
+    path = Path(path)
+    facts, tensors = _read(path)
+    models, attention = facts["models"], tensors.get("attention")
     return State(
         server=_put_together(facts["server"], "server", tensors),
         buffers=tensors["buffers"],
         t=facts["t"],
-        clients={
-            int(i): _put_together(me, f"clients.{i}", tensors) for i, me in facts["clients"].items()
-        },
-        models=None if models is None else {i: tensors[f"models.{i}"] for i in models},
+        clients=_put_rows(facts["clients"], "clients", path, tensors, budget),
+        models=None if models is None else _put_rows(models, "models", path, tensors, budget),
+        everyone=tensors.get("everyone"),
         attention=None if attention is None else attention.numpy(),
     )
+
+
+def keep(state: State, paths: Iterable[str | Path]) -> None:
+    """Let the stores of a state use again the space of all but it and these checkpoints."""
+    files = [_read(Path(path))[1] for path in paths]
+    for place, store in (("clients", state.clients), ("models", state.models)):
+        if store is not None and store.folder is not None:
+            store.keep(_index(place, file) for file in files if f"{place}.slots" in file)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The facts and the tensors in a file, if that is a checkpoint, and whole."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise UndriftError(
+            f"{path} cannot be read as a checkpoint: {error}; give another one"
+        ) from None
+    text, checksum = metadata.get("undrift", ""), metadata.get("checksum")
+    if checksum and checksum != _checksum(text, tensors):
+        raise UndriftError(f"{path} is damaged: its checksum is wrong; give another checkpoint")
+    facts = json.loads(text) if checksum else {}
+    if facts.get("format") != FORMAT:
+        raise UndriftError(f"{path} is not a checkpoint of this version of undrift")
+    return facts, tensors
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    """Of all that a checkpoint holds."""
+    checksum = zlib.crc32(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        checksum = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), checksum)
+        data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
+        checksum = zlib.crc32(data, checksum)
+    return f"{checksum:08x}"
+
+
+def _take_rows(store: Store, place: str, path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A store as JSON: where its folder is, or all that is in it."""
+    if store.folder is None:
+        return {"rows": {i: _take_apart(me, f"{place}.{i}", tensors) for i, me in store.items()}}
+    tensors |= {f"{place}.{name}": column for name, column in store.flush().items()}
+    return {"folder": os.path.relpath(store.folder, path.parent)}
+
+
+def _put_rows(
+    facts: dict[str, Any], place: str, path: Path, tensors: dict[str, Tensor], budget: int
+) -> Store:
+    if "folder" in facts:
+        return Store.restore(path.parent / facts["folder"], _index(place, tensors), budget)
+    store = Store(budget=budget)
+    for i, parts in facts["rows"].items():
+        store.put(int(i), _put_together(parts, f"{place}.{i}", tensors))
+    return store
+
+
+def _index(place: str, tensors: dict[str, Tensor]) -> Index:
+    """The index of a store among the tensors of a checkpoint."""
+    inside = f"{place}."
+    return {name.removeprefix(inside): t for name, t in tensors.items() if name.startswith(inside)}
 
 
 def _take_apart(record: Struct, place: str, tensors: dict[str, Tensor]) -> dict[str, Any]:

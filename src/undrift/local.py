@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from undrift.batches import Batch, Local
 from undrift.core import Algorithm, Client, Grad, Struct
-from undrift.data.federated import Transform
-from undrift.rng import stream, torch_stream
+from undrift.data.federated import FederatedData
+from undrift.rng import Keyed, number, stream
 from undrift.task import CHUNK, Task
 
 
@@ -20,125 +24,186 @@ class ClientError(RuntimeError):
 
 @dataclass(frozen=True)
 class Work:
-    """Everything a client needs for its part in a round."""
+    """A client's part in a round. It is small: what it takes is made where the client runs."""
 
     t: int
     client: int
     seed: int
-    inputs: Tensor
-    targets: Tensor
-    batches: list[np.ndarray]
-    lr: float
-    lr0: float
-    weight_decay: float
+    data: FederatedData
+    local: Local
     n_mean: float
-    transform: Transform | None = None
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The client's samples, as places in the data."""
+        return self.data.rows(self.client)
+
+    @cached_property
+    def batches(self) -> list[Batch]:
+        """One array for each local step: positions among the client's samples."""
+        return self.local.plan(self.seed, self.t, self.client, len(self.rows))
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a client hands over: its upload, its next memory, its buffers and its mean loss."""
+    """What a client hands over: its upload, its next memory, its buffers and what it did."""
 
     up: Struct
     me: Struct
     buffers: Tensor
     loss: float
+    """mean over its local steps"""
+    steps: int
+    samples: int
+    """in its mini-batches"""
+
+
+class Trainer:
+    """Trains clients, one at a time: every worker has its own, with a task of its own."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.generator = torch.Generator(task.x0.device)
+        self.draws = False
+        """whether the model is known to draw random numbers"""
+        self._still: set[Algorithm] = set()
+
+    def gradient(
+        self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss and its gradient; `buffers` change as they do in training."""
+        return self.task.gradient(x, buffers, inputs, targets)
+
+    def walk(
+        self,
+        algorithm: Algorithm,
+        work: Work,
+        c: Client,
+        local: Struct,
+        down: Struct,
+        me: Struct,
+        buffers: dict[str, Tensor],
+        keyed: AbstractContextManager[object],
+    ) -> tuple[Struct, Tensor]:
+        """All local steps: the client's variables after them, and the loss of each."""
+        losses: list[Tensor] = []
+        rng = stream(work.seed, "augmentation", work.t, work.client)
+        for k, batch in enumerate(work.batches):
+            with keyed, named(work, f"local step {k + 1}"):
+                grad = self._path_gradient(work, batch, buffers, losses, rng)
+                d = algorithm.direction(grad, local, down, me, c)
+                local = algorithm.move(local, d, down, c)
+        return local, torch.stack(losses) if losses else torch.zeros(1)
+
+    def _path_gradient(
+        self,
+        work: Work,
+        batch: Batch,
+        buffers: dict[str, Tensor],
+        losses: list[Tensor],
+        rng: np.random.Generator,
+    ) -> Grad:
+        """The gradient function of one mini-batch, weight decay included.
+
+        Only the first call belongs to the local path: it notes its loss and moves the buffers.
+        """
+        inputs, targets = work.data.batch(work.rows[batch], rng)
+        decay = work.local.weight_decay
+        called = False
+
+        def grad(x: Tensor) -> Tensor:
+            nonlocal called
+            own = {k: v.clone() for k, v in buffers.items()} if called else buffers
+            loss, g = self.gradient(x, own, inputs, targets)
+            if not called:
+                losses.append(loss)
+                called = True
+            return g + decay * x if decay else g
+
+        return grad
+
+    def facts(self, work: Work, buffers: Tensor) -> Client:
+        """What an algorithm may ask for. Gradients asked for here leave buffers alone."""
+        decay = work.local.weight_decay
+
+        def mean_grad(x: Tensor, parts: list[np.ndarray]) -> Tensor:
+            total, answers = torch.zeros_like(x), 0
+            for part in parts:
+                inputs, targets = work.data.batch(part)
+                if count := self.task.answers(targets):
+                    _, g = self.gradient(x, self.task.unpack(buffers), inputs, targets)
+                    total += count * g
+                    answers += count
+            mean = total / answers if answers else total
+            return mean + decay * x if decay else mean
+
+        def full_grad(x: Tensor) -> Tensor:
+            return mean_grad(x, np.array_split(work.rows, -(-len(work.rows) // CHUNK)))
+
+        def first_grad(x: Tensor) -> Tensor:
+            return mean_grad(x, [work.rows[work.batches[0]]])
+
+        return Client(
+            t=work.t,
+            n=len(work.rows),
+            steps=len(work.batches),
+            lr=work.local.lr_at(work.t),
+            lr0=work.local.lr,
+            n_mean=work.n_mean,
+            full_grad=full_grad,
+            first_grad=first_grad,
+        )
+
+    @contextmanager
+    def key(
+        self, algorithm: Algorithm, work: Work, purpose: str
+    ) -> Iterator[AbstractContextManager[object]]:
+        """What random numbers are drawn in: they depend on the seed, round and client alone.
+
+        Models and algorithms that drew nothing when they were first seen are spared it.
+        """
+        if algorithm in self._still:
+            yield nullcontext()
+            return
+        seed = number(work.seed, purpose, work.t, work.client)
+        keyed = Keyed(self.generator.manual_seed(seed))
+        yield keyed
+        if not keyed.drew and not self.draws and purpose == "model":
+            self._still.add(algorithm)
 
 
 def client_round(
-    algorithm: Algorithm, task: Task, work: Work, down: Struct, me: Struct, buffers: Tensor
+    algorithm: Algorithm, trainer: Trainer, work: Work, down: Struct, me: Struct, buffers: Tensor
 ) -> Delivery:
     """One client's local training: begin, K times direction and move, upload."""
-    own = task.unpack(buffers)
-    losses: list[Tensor] = []
-    rng = stream(work.seed, "augmentation", work.t, work.client)
-    stage = "begin"
-    try:
-        with torch_stream(work.seed, "model", work.t, work.client):
-            c = client_facts(task, work, buffers)
+    own = trainer.task.unpack(buffers)
+    with trainer.key(algorithm, work, "model") as keyed:
+        with keyed, named(work, "begin"):
+            c = trainer.facts(work, buffers)
             local = algorithm.begin(down, me, c)
-            for k, batch in enumerate(work.batches):
-                stage = f"local step {k + 1}"
-                grad = _gradient(task, work, batch, own, losses, rng)
-                d = algorithm.direction(grad, local, down, me, c)
-                local = algorithm.move(local, d, down, c)
-            stage = "upload"
+        with named(work, "local steps"):
+            local, losses = trainer.walk(algorithm, work, c, local, down, me, own, keyed)
+        with keyed, named(work, "upload"):
             up, me = algorithm.upload(local, down, me, c)
-    except Exception as error:
-        raise ClientError(f"round {work.t}, client {work.client}, {stage}: {error}") from error
-    loss = float(torch.stack(losses).mean()) if losses else 0.0
-    return Delivery(up, me, task.pack(own), loss)
+    samples = sum(len(batch) for batch in work.batches)
+    loss = float(losses.mean())
+    return Delivery(up, me, trainer.task.pack(own), loss, len(work.batches), samples)
 
 
 def client_survey(
-    algorithm: Algorithm, task: Task, work: Work, down: Struct, me: Struct, buffers: Tensor
+    algorithm: Algorithm, trainer: Trainer, work: Work, down: Struct, me: Struct, buffers: Tensor
 ) -> Struct:
     """One client's answer to the first exchange of a round."""
+    with trainer.key(algorithm, work, "survey") as keyed, keyed, named(work, "survey"):
+        return algorithm.survey(down, me, trainer.facts(work, buffers))
+
+
+@contextmanager
+def named(work: Work, stage: str) -> Iterator[None]:
+    """Errors inside say where they happened."""
     try:
-        with torch_stream(work.seed, "survey", work.t, work.client):
-            return algorithm.survey(down, me, client_facts(task, work, buffers))
+        yield
+    except ClientError:
+        raise
     except Exception as error:
-        raise ClientError(f"round {work.t}, client {work.client}, survey: {error}") from error
-
-
-def client_facts(task: Task, work: Work, buffers: Tensor) -> Client:
-    """The facts that an algorithm may ask for. Gradients asked for here leave buffers alone."""
-    n = len(work.targets)
-
-    def full_grad(x: Tensor) -> Tensor:
-        parts = np.array_split(np.arange(n), -(-n // CHUNK))
-        counts = [task.answers(work.targets[part]) for part in parts]
-        whole = (
-            _gradient(task, work, part, task.unpack(buffers))(x) * (count / sum(counts))
-            for part, count in zip(parts, counts, strict=True)
-            if count
-        )
-        return sum(whole, torch.zeros_like(x))
-
-    def first_grad(x: Tensor) -> Tensor:
-        gradient: Tensor = _gradient(task, work, work.batches[0], task.unpack(buffers))(x)
-        return gradient
-
-    return Client(
-        t=work.t,
-        n=n,
-        steps=len(work.batches),
-        lr=work.lr,
-        lr0=work.lr0,
-        n_mean=work.n_mean,
-        full_grad=full_grad,
-        first_grad=first_grad,
-    )
-
-
-def _gradient(
-    task: Task,
-    work: Work,
-    batch: np.ndarray,
-    buffers: dict[str, Tensor],
-    losses: list[Tensor] | None = None,
-    rng: np.random.Generator | None = None,
-) -> Grad:
-    """The gradient function of one mini-batch, weight decay included.
-
-    Only the first call belongs to the local path: it notes its loss and moves the buffers.
-    """
-    positions = torch.from_numpy(batch).to(work.targets.device)
-    inputs, targets = work.inputs[positions], work.targets[positions]
-    if work.transform is not None:
-        inputs = work.transform(inputs, rng)
-
-    called = False
-
-    def grad(x: Tensor) -> Tensor:
-        nonlocal called
-        if called:
-            _, g = task.gradient(x, {k: v.clone() for k, v in buffers.items()}, inputs, targets)
-        else:
-            called = True
-            loss, g = task.gradient(x, buffers, inputs, targets)
-            if losses is not None:
-                losses.append(loss)
-        return g + work.weight_decay * x if work.weight_decay else g
-
-    return grad
+        raise ClientError(f"round {work.t}, client {work.client}, {stage}: {error}") from error

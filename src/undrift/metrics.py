@@ -68,8 +68,8 @@ class Meter:
             "seconds": self.seconds,
         }
         models = {"cloud": server.x, "aggregate": server.xbar}
-        if round.state.models is not None:
-            models["all"] = all_clients(round.state.models, self.task.x0, self._shares())
+        if round.state.everyone is not None:
+            models["all"] = round.state.everyone.to(server.x)
         tested: list[tuple[Tensor, float, float]] = []
         for name, x in models.items():
             known = [result for result in tested if torch.equal(result[0], x)]
@@ -92,17 +92,3 @@ class Meter:
         drawn, all_labels = counts[list(cohort)].sum(0), counts.sum(0)
         lengths = np.linalg.norm(drawn) * np.linalg.norm(all_labels)
         return float(drawn @ all_labels / lengths) if lengths else math.nan
-
-    def _shares(self) -> np.ndarray:
-        sizes = self.data.sizes.astype(float)
-        weights = sizes if self.algorithm.weights == "samples" else np.ones_like(sizes)
-        shares: np.ndarray = weights / weights.sum()
-        return shares
-
-
-def all_clients(models: dict[int, Tensor], x0: Tensor, shares: np.ndarray) -> Tensor:
-    """The mean over all clients of the last model each delivered, x0 for those that never did."""
-    change = torch.zeros_like(x0)
-    for i, model in models.items():
-        change += float(shares[i]) * (model - x0)
-    return x0 + change

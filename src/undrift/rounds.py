@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from undrift.aggregate import AllUploads, Mean, Uploads, first_bad, nbytes
@@ -17,15 +17,14 @@ from undrift.config import UndriftError
 from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential
-from undrift.local import Work, client_round, client_survey
+from undrift.local import Trainer, Work, client_round, client_survey
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
+from undrift.store import Store
 from undrift.task import Task
 
 Population = Callable[[int], Sequence[int]]
 """Round to the ids of the clients that are registered in it."""
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -35,10 +34,12 @@ class State:
     server: Struct
     buffers: Tensor
     t: int = 0
-    clients: dict[int, Struct] = field(default_factory=dict)
+    clients: Store = field(default_factory=Store)
     """memory of the clients that have delivered"""
-    models: dict[int, Tensor] | None = None
-    """last delivered model of each client, if asked for"""
+    models: Store | None = None
+    """last delivered model y of each client, if asked for"""
+    everyone: Tensor | None = None
+    """mean of the last models of all clients, the first model for those that have none, in float64"""
     attention: np.ndarray | None = None
     """what the sampler remembers"""
 
@@ -52,7 +53,7 @@ class Round:
     server: Struct
     buffers: Tensor = field(repr=False)
     clients: Mapping[int, Struct] = field(repr=False)
-    """memory of the clients that have delivered in any round so far"""
+    """memory of the clients that have delivered in any round so far; later rounds change it"""
     cohort: tuple[int, ...]
     delivered: tuple[int, ...]
     dropped: Mapping[int, str]
@@ -88,7 +89,8 @@ def start(
     return State(
         server=algorithm.init_server(task.x0, task.groups),
         buffers=task.buffers0,
-        models={} if keep_models else None,
+        models=Store() if keep_models else None,
+        everyone=task.x0.to(torch.float64, copy=True) if keep_models else None,
         attention=sampler.start(len(data)),
     )
 
@@ -128,7 +130,7 @@ def rounds(
     if not 0 <= dropout <= 1:
         raise UndriftError(f"dropout={dropout}: must be between 0 and 1")
     sampler = sampler or Uniform(min(10, len(data)))
-    server = Server(algorithm, task, sampler, engine or Sequential())
+    server = Server(algorithm, task, sampler, engine or Sequential(), data.sizes)
     state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
     local = local or Local()
     while state.t < total:
@@ -142,7 +144,7 @@ def rounds(
             luck = stream(seed, "dropout", t).random(len(data))
             dropped |= {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
         n_mean = float(sizes.mean()) if len(sizes) else 0.0
-        works = [_work(data, local, seed, t, i, n_mean) for i in cohort.ids if i not in dropped]
+        works = [Work(t, i, seed, data, local, n_mean) for i in cohort.ids if i not in dropped]
         yield server.play(state, cohort, works, dropped, len(registered), began)
 
 
@@ -156,21 +158,69 @@ def _registered(population: Population | None, t: int, clients: int) -> np.ndarr
     return ids
 
 
-def _work(data: FederatedData, local: Local, seed: int, t: int, client: int, n: float) -> Work:
-    inputs, targets = data.client(client)
-    return Work(
-        t=t,
-        client=client,
-        seed=seed,
-        inputs=inputs,
-        targets=targets,
-        batches=local.plan(seed, t, client, len(targets)),
-        lr=local.lr_at(t),
-        lr0=local.lr,
-        weight_decay=local.weight_decay,
-        n_mean=n,
-        transform=data.transform,
-    )
+@dataclass(frozen=True)
+class Answer:
+    """What the server makes of one client's answer, where the client runs."""
+
+    record: Struct
+    """what joins the mean"""
+    bytes_up: int
+    bad: str | None
+    """the first quantity that is not finite"""
+    side: Struct = Struct()
+    """what is averaged beside it: loss, steps, squared length, buffers"""
+    delta: Tensor | None = None
+    memory: Struct = Struct()
+    steps: int = 0
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The first exchange of a round, for one client."""
+
+    algorithm: Algorithm
+    down: Struct
+    buffers: Tensor
+
+    def __call__(self, trainer: Trainer, item: tuple[Work, Struct]) -> Answer:
+        work, me = item
+        answer = client_survey(self.algorithm, trainer, work, self.down, me, self.buffers)
+        return Answer(answer, nbytes(answer), first_bad(answer))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Local training and what the server makes of the upload, for one client."""
+
+    algorithm: Algorithm
+    server: Struct
+    down: Struct
+    buffers: Tensor
+
+    def __call__(self, trainer: Trainer, item: tuple[Work, Struct]) -> Answer:
+        work, me = item
+        got = client_round(self.algorithm, trainer, work, self.down, me, self.buffers)
+        record = self.algorithm.receive(self.server, got.up, trainer.task.groups)
+        delta: Tensor = got.up.delta
+        side = Struct(
+            square=float(delta @ delta),
+            steps=float(got.steps),
+            loss=got.loss,
+            buffers=got.buffers,
+        )
+        if self.algorithm.holistic or record.delta is not delta:
+            side |= Struct(delta=delta)
+        return Answer(
+            record=record,
+            bytes_up=nbytes(got.up | Struct(buffers=got.buffers)),
+            bad=first_bad(got.up, record, side, got.me),
+            side=side,
+            delta=delta,
+            memory=got.me,
+            steps=got.steps,
+            samples=got.samples,
+        )
 
 
 @dataclass(frozen=True)
@@ -181,6 +231,8 @@ class Server:
     task: Task
     sampler: Sampler
     engine: Engine
+    sizes: np.ndarray
+    """samples of every client"""
 
     def play(
         self,
@@ -193,49 +245,47 @@ class Server:
     ) -> Round:
         """One round with the clients that have work; `dropped` says why others have none."""
         algorithm, server = self.algorithm, state.server
-        down, survey, bytes_up = algorithm.download(server), Struct(), 0
+        down, survey, bytes_up, steps, samples = algorithm.download(server), Struct(), 0, 0, 0
         if algorithm.surveys:
             answers = Mean()
-            for work, answer in self._ask(client_survey, works, down, state):
-                bytes_up += nbytes(answer)
+            for work, answer in self._ask(Survey(algorithm, down, state.buffers), works, state):
+                bytes_up += answer.bytes_up
                 if self._accept(work, answer, dropped):
-                    answers.add(self._weight(work, cohort), answer)
+                    answers.add(self._weight(work, cohort), answer.record)
+                else:
+                    answers.skip()
             works = [work for work in works if work.client not in dropped]
-            survey = answers.result() if works else survey
+            survey = answers.result()
             down |= survey
 
         uploads = (AllUploads if algorithm.holistic else Uploads)(algorithm, server)
         accepted: list[Work] = []
         memories: dict[int, Struct] = {}
         deltas: dict[int, Tensor] = {}
-        for work, delivery in self._ask(client_round, works, down, state):
-            up, delta = delivery.up, delivery.up.delta
-            bytes_up += nbytes(up | Struct(buffers=delivery.buffers))
-            received = algorithm.receive(server, up, self.task.groups)
-            extra = Struct(loss=delivery.loss, buffers=delivery.buffers, memory=delivery.me)
-            if not self._accept(work, up | Struct(received=received) | extra, dropped):
+        exchange = Exchange(algorithm, server, down, state.buffers)
+        for work, answer in self._ask(exchange, works, state):
+            bytes_up += answer.bytes_up
+            steps += answer.steps
+            samples += answer.samples
+            if not self._accept(work, answer, dropped):
+                uploads.skip()
                 continue
-            side = Struct(
-                delta=delta,
-                square=float(delta @ delta),
-                steps=float(len(work.batches)),
-                loss=delivery.loss,
-                buffers=delivery.buffers,
-            )
-            uploads.add(self._weight(work, cohort), received, side)
+            uploads.add(self._weight(work, cohort), answer.record, answer.side)
             accepted.append(work)
-            memories[work.client] = delivery.me
-            if self.sampler.learns or state.models is not None:
-                deltas[work.client] = delta
+            memories[work.client] = answer.memory
+            if answer.delta is not None and (self.sampler.learns or state.models is not None):
+                deltas[work.client] = answer.delta
 
         state.t += 1
         shares: list[float] = []
         mean, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
         if accepted:
             mean, side, shares = uploads.result()
+            side = Struct(delta=mean.delta) | side
             mean |= survey | Struct(raw=mean.delta)
             self._update(state, mean, side, accepted, population)
-            state.clients = state.clients | memories
+            for client, memory in memories.items():
+                state.clients.put(client, memory)
             self._remember(state, server.x, side.delta, deltas)
             of_mean = float(side.delta @ side.delta)
             train_loss, drift = float(side.loss), max(float(side.square) - of_mean, 0.0) ** 0.5
@@ -257,35 +307,30 @@ class Server:
             gsi=gsi,
             bytes_down=len(cohort.ids) * nbytes(down | Struct(buffers=state.buffers)),
             bytes_up=bytes_up,
-            steps=sum(len(work.batches) for work in works),
-            samples=sum(len(batch) for work in works for batch in work.batches),
+            steps=steps,
+            samples=samples,
             seconds=time.perf_counter() - began,
         )
 
     def _ask(
-        self, function: Callable[..., T], works: Sequence[Work], down: Struct, state: State
-    ) -> Iterator[tuple[Work, T]]:
-        """Run a function for every client, wherever the engine does; answers come in order."""
+        self, exchange: Survey | Exchange, works: Sequence[Work], state: State
+    ) -> Iterator[tuple[Work, Answer]]:
+        """Run an exchange with every client, wherever the engine does; answers come in order."""
         fresh = self.algorithm.init_client(state.server.x)
+        items = ((work, state.clients.get(work.client, fresh)) for work in works)
+        return zip(works, self.engine.map(exchange, self.task, items), strict=True)
 
-        def ask(work: Work) -> T:
-            me = state.clients.get(work.client, fresh)
-            return function(self.algorithm, self.task, work, down, me, state.buffers)
-
-        return zip(works, self.engine.map(ask, works), strict=True)
-
-    def _accept(self, work: Work, record: Struct, dropped: dict[int, str]) -> bool:
+    def _accept(self, work: Work, answer: Answer, dropped: dict[int, str]) -> bool:
         """Whether all that a client sent is finite; otherwise it is dropped."""
-        bad = first_bad(record)
-        if bad is not None:
-            dropped[work.client] = f"diverged: {bad} is not finite"
-        return bad is None
+        if answer.bad is not None:
+            dropped[work.client] = f"diverged: {answer.bad} is not finite"
+        return answer.bad is None
 
     def _weight(self, work: Work, cohort: Cohort) -> float:
         """A client's weight, before all are made to add up to 1."""
         if cohort.weights is not None:
             return cohort.weights[work.client]
-        return float(len(work.targets)) if self.algorithm.weights == "samples" else 1.0
+        return float(len(work.rows)) if self.algorithm.weights == "samples" else 1.0
 
     def _update(
         self, state: State, mean: Struct, side: Struct, accepted: Sequence[Work], population: int
@@ -293,11 +338,11 @@ class Server:
         """The server's step."""
         facts = RoundFacts(
             t=state.t,
-            lr=accepted[0].lr,
+            lr=accepted[0].local.lr_at(state.t),
             steps=float(side.steps),
             cohort=len(accepted),
             population=population,
-            n_mean=float(np.mean([len(work.targets) for work in accepted])),
+            n_mean=float(np.mean([len(work.rows) for work in accepted])),
             groups=self.task.groups,
         )
         d, changes = self.algorithm.update(state.server, mean, facts)
@@ -311,8 +356,13 @@ class Server:
         self, state: State, x: Tensor, mean: Tensor, deltas: Mapping[int, Tensor]
     ) -> None:
         """What is kept of single updates, where somebody asked for it."""
-        if state.models is not None:
-            state.models |= {i: x - delta for i, delta in deltas.items()}
+        if state.models is not None and state.everyone is not None:
+            weights = self.sizes if self.algorithm.weights == "samples" else np.ones(len(self.sizes))
+            for i, delta in deltas.items():
+                y = x - delta
+                old = state.models[i].y if i in state.models else self.task.x0
+                state.everyone.add_(y.double() - old, alpha=float(weights[i] / weights.sum()))
+                state.models.put(i, Struct(y=y))
         if self.sampler.learns:
             distances = {i: float((delta - mean).norm()) for i, delta in deltas.items()}
             state.attention = self.sampler.learn(state.attention, distances)

@@ -53,12 +53,12 @@ class Task:
     """What clients learn.
 
     x0       the model's trainable parameters as one vector
+    x, g     the vectors whose views are the module's parameters and gradients at the moment
     buffers0 its buffers (running statistics) as one vector, which is only ever averaged; buffers
              with persistent=False are constants and stay where they are
     groups   the sizes of the parameter tensors, in order (FedGLAD's groups), or as given
 
-    The module's parameters and their gradients are views of two flat vectors, so that a step needs
-    no gathering of tensors; a task serves one thread at a time.
+    Views spare a step the gathering of tensors; a task serves one thread at a time.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Task:
         self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
         self.classifies = loss == "cross_entropy"
         self.predicts = self.classifies or loss == "next_token"
-        self.model = copy.deepcopy(model).to(device=device, dtype=dtype)
-        self._buffers = _buffers(self.model)
-        trained = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
+        model = copy.deepcopy(model).to(device=device, dtype=dtype)
+        self._buffers = _buffers(model)
+        trained = {k: p for k, p in model.named_parameters() if p.requires_grad}
         if not trained:
             raise UndriftError("the model has no trainable parameters")
         lazy = [k for k, p in trained.items() if isinstance(p, nn.UninitializedParameter)]
@@ -98,26 +98,47 @@ class Task:
                 f"but the model has {len(self.x0)} trainable parameters"
             )
         self.buffers0 = self.pack(self._buffers)
-        self._slots = [_owner(self.model, name) for name in self._buffers]
-        self._x, self._g = self.x0.clone(), torch.zeros_like(self.x0)
-        for p, x, g in zip(
-            trained.values(), self._split(self._x), self._split(self._g), strict=True
-        ):
-            p.data, p.grad = x, g
+        self._bind(model)
 
-    def _split(self, vector: Tensor) -> list[Tensor]:
+    def _bind(self, model: nn.Module) -> None:
+        """Take a module, and make its parameters and gradients views of x and g."""
+        self.model = model
+        self._slots = [_owner(model, name) for name in self._buffers]
+        self.trained = [p for p in model.parameters() if p.requires_grad]
+        self.x, self.g = self.x0.clone(), torch.zeros_like(self.x0)
+        for p, x in zip(self.trained, self.split(self.x), strict=True):
+            p.data = x
+        self.gather_gradients()
+
+    def replica(self) -> Task:
+        """The same task with a module of its own, for another thread."""
+        twin = copy.copy(self)
+        twin._bind(copy.deepcopy(self.model))
+        return twin
+
+    def split(self, vector: Tensor) -> list[Tensor]:
+        """A vector as views in the shapes of the parameters."""
         parts = torch.split(vector, self.sizes)
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    def _fill(self, x: Tensor, buffers: dict[str, Tensor]) -> None:
-        """Put parameters and buffers into the module."""
-        self._x.copy_(x)
+    def gather_gradients(self) -> None:
+        """Let every parameter's gradient be a view of the vector g."""
+        for p, g in zip(self.trained, self.split(self.g), strict=True):
+            p.grad = g
+
+    def put(self, buffers: dict[str, Tensor]) -> None:
+        """Put buffers into the module."""
         for (owner, name), buffer in zip(self._slots, buffers.values(), strict=True):
             owner._buffers[name] = buffer
 
+    def taken(self, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The buffers that are in the module now, under the names of those that were put in."""
+        held = (cast(Tensor, owner._buffers[name]) for owner, name in self._slots)
+        return dict(zip(buffers, held, strict=True))
+
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """The named parameter tensors that a vector stands for."""
-        return dict(zip(self.names, self._split(x), strict=True))
+        return dict(zip(self.names, self.split(x), strict=True))
 
     def pack(self, buffers: dict[str, Tensor]) -> Tensor:
         """Named buffers as a vector."""
@@ -145,15 +166,15 @@ class Task:
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Mean loss and its gradient; `buffers` change as they do in training."""
-        self._fill(x, buffers)
-        self._g.zero_()
+        self.x.copy_(x)
+        self.put(buffers)
+        self.g.zero_()
         if not self.model.training:
             self.model.train()
         loss = self.loss(self.model(inputs), targets)
         loss.backward()  # type: ignore[no-untyped-call]
-        for key, (owner, name) in zip(buffers, self._slots, strict=True):
-            buffers[key] = cast(Tensor, owner._buffers[name])
-        return loss.detach(), self._g.clone()
+        buffers |= self.taken(buffers)
+        return loss.detach(), self.g.clone()
 
     @torch.no_grad()
     def evaluate(
@@ -165,7 +186,8 @@ class Task:
         transform: Transform | None = None,
     ) -> tuple[float, float]:
         """Mean loss and, for classes and tokens, the share of right answers (else nan)."""
-        self._fill(x, self.unpack(buffers))
+        self.x.copy_(x)
+        self.put(self.unpack(buffers))
         self.model.eval()
         loss, right, total = 0.0, 0, 0
         for some, wanted in zip(

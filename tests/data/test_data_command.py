@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.data.server import serving
 from tests.data.test_formats import idx_bytes
 from undrift.commands.data import data_app
+from undrift.commands.listing import list_
 from undrift.config import UndriftError
 from undrift.data import fetch
 from undrift.data.fetch import File
@@ -44,6 +46,12 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fashion-mnist" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["data", "models", "partitions"])
+def test_no_option_is_cut(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    list_(kind)
+    assert "…" not in capsys.readouterr().out
+
+
 def test_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data("where")
     assert capsys.readouterr().out == f"{tmp_path}\n"
@@ -53,6 +61,59 @@ def test_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there, missing = capsys.readouterr().out.splitlines()
     assert there == str(tmp_path / "cifar-10-python.tar.gz")
     assert missing == f"{tmp_path / 'emnist' / 'gzip.zip'}  (not there)"
+
+
+def test_what_stands_in_for_the_published_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    splits = [f"emnist-digits-{part}-idx1-ubyte" for part in ("train-labels", "test-labels")]
+    splits += [f"emnist-digits-{part}-idx3-ubyte" for part in ("train-images", "test-images")]
+    batches = [f"data_batch_{i}.bin" for i in range(1, 6)]
+    for name in (
+        *("shakespeare/100.txt", "20news/20news-bydate.tar.xz", "ag_news/train.csv.gz"),
+        *(f"emnist/gzip/{name}" for name in splits),
+        *(f"cifar10/cifar-10-batches-bin/{name}" for name in (*batches, "test_batch.bin")),
+        *(f"mnist/{file.name.removesuffix('.gz')}" for file in MNIST.files),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    data("list", "--json")
+    states = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    there = {name for name, state in states.items() if state == "yes"}
+    assert there == {"shakespeare", "newsgroups20", "emnist-digits", "cifar10", "mnist"}
+    data("fetch", "shakespeare")
+    assert capsys.readouterr().out == f"shakespeare: {tmp_path / 'shakespeare' / '100.txt'}\n"
+    data("where", "agnews")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == str(tmp_path / "ag_news" / "train.csv.gz")
+    assert second == f"{tmp_path / 'ag_news' / 'test.csv'}  (not there)"
+
+
+def test_data_that_are_made_or_brought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data("list", "--json")
+    states = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert (states["synthetic"], states["femnist"]) == ("-", "by hand")
+    data("where", "digits")
+    data("where", "femnist")
+    said = f"digits needs no files\n{tmp_path / 'femnist'}  (not there)\n"
+    assert capsys.readouterr().out == said
+    with pytest.raises(UndriftError, match="femnist: cannot be downloaded; `undrift data show"):
+        data("fetch", "femnist")
+
+
+def test_a_failed_download_leaves_no_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "deep"
+    with pytest.raises(UndriftError, match="cannot be downloaded"):
+        data("fetch", "mnist", "--data-dir", str(folder), "--mirror", "http://127.0.0.1:9")
+    assert not folder.parent.exists()
+
+
+def test_many_classes_are_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("undrift.commands.data.ROWS", 3)
+    data("show", "digits")
+    assert "and 7 classes more" in capsys.readouterr().out
 
 
 def test_fetch_and_show(
@@ -83,6 +144,7 @@ def test_fetch_and_show(
     facts = json.loads(capsys.readouterr().out)
     assert (facts["training_samples"], facts["test_samples"]) == (12, 6)
     assert facts["sample"] == "(1, 28, 28) uint8"
+    assert facts["model_input"] == "(1, 28, 28) float32"
     assert facts["samples_by_class"][:4] == [[4, 2], [4, 2], [4, 2], [0, 0]]
     data("show", "mnist")
     assert "██████" in capsys.readouterr().out

@@ -85,7 +85,7 @@ def test_sent140_refuses_what_it_cannot_use(folder):
     write_tweets(folder, [*tweets("ann", "a", "b"), *tweets("bob", "c", target="2")])
     with pytest.raises(UndriftError, match=r"row 3: the target must be 0 or 4, not '2'"):
         Sent140(file="tweets.csv").load(0)
-    with pytest.raises(UndriftError, match=r"there is no none.csv in .*sent140"):
+    with pytest.raises(UndriftError, match=r"there is no none.csv here or in .*sent140"):
         Sent140(file="none.csv").load(0)
     (folder / "short.csv").write_text("0,1,2\n")
     with pytest.raises(UndriftError, match="expected 6 columns"):
@@ -218,6 +218,20 @@ def test_agnews_refuses_other_tables(folder):
     write_articles(folder, [], [["1", "a", "b"]], name="other.csv")
     with pytest.raises(UndriftError, match="the file is empty"):
         AGNews(train="other.csv").load(0)
+    write_articles(folder, [["1", "a", "b" * 200_000]], [["1", "a", "b"]], name="long.csv")
+    with pytest.raises(UndriftError, match=r"long.csv: not a valid CSV file \(field larger"):
+        AGNews(train="long.csv").load(0)
+
+
+def test_another_file_may_lie_anywhere(folder, tmp_path_factory, monkeypatch):
+    write_articles(folder, [["1", "a", "b"]], [["1", "a", "b"]])
+    here = tmp_path_factory.mktemp("here")
+    (here / "mine.csv").write_text("2,c,d\n")
+    with pytest.raises(UndriftError, match=r"there is no mine.csv here or in .*ag_news"):
+        AGNews(train="mine.csv").load(0)
+    assert AGNews(train=str(here / "mine.csv")).load(0).targets.tolist() == [1]
+    monkeypatch.chdir(here)
+    assert AGNews(train="mine.csv").load(0).targets.tolist() == [1]
 
 
 def test_the_real_agnews(real_data):

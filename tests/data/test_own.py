@@ -76,6 +76,9 @@ def test_kinds_of_targets():
     assert named.targets.tolist() == [[1, 0, 2][y % 3] for y in Y]
     assert named.classes == 3
     assert from_arrays(X, Y, classes=9).classes == 9
+    objects = np.array([f"c{y}" for y in Y], dtype=object)  # as data frames have text
+    assert same(from_arrays(X, objects, objects), from_arrays(X, Y, Y))
+    assert same(from_arrays(X, Y[:, None]), from_arrays(X, Y))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,11 @@ def test_what_test_data_are_refused():
         from_arrays(X, Y, test=(X[:5, :2], Y[:5]))
     with pytest.raises(UndriftError, match="classes go from 0 to 3, expected 0 to 1"):
         from_arrays(X, Y, classes=2)
+    with pytest.raises(UndriftError, match=r"expected a pair \(inputs, targets\), found 1 parts"):
+        from_arrays(X, Y, test=(X,))
+    for targets in (X[:, 0], X[:, :2], USERS):
+        with pytest.raises(UndriftError, match=r"those to train on int64 of shape \(\)"):
+            from_arrays(X, Y, test=[X, targets])
 
 
 @dataclass
@@ -137,6 +145,20 @@ def test_datasets():
         from_dataset(Squares(5, uneven=True))
     with pytest.raises(UndriftError, match="the data set is empty"):
         from_dataset(Squares(0))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        (iter([(1, 2)]), "expected a data set with a length and numbered samples"),
+        ([1, 2], "sample 0, int: expected a pair of numbers or arrays"),
+        ([(1.0,)], "sample 0, tuple: expected a pair"),
+        ([([[1], [1, 2]], 0)], "sample 0, tuple: expected a pair"),
+    ],
+)
+def test_what_datasets_are_refused(dataset, said):
+    with pytest.raises(UndriftError, match=said):
+        from_dataset(dataset)
 
 
 def write_table(path, rows=50):
@@ -173,6 +195,9 @@ def test_csv_tables(tmp_path, name):
         ("b\n1\n", {"target": "b"}, "no column is left for features"),
         ("", {"target": "b"}, "no column is called 'b'"),
         ("a,b\n" + "nan,1\n" * 3, {"target": "b"}, "sample 0 has a value that is missing"),
+        ("a,a,b\n1,2,0\n", {"target": "b"}, "2 columns are called 'a'"),
+        ("a,b\n1,0\n2,\n", {"target": "b"}, "row 3, column b: it is empty"),
+        ("a,b,c\n1,0,\n", {"target": "b", "client": "c"}, "row 2, column c: it is empty"),
     ],
 )
 def test_what_tables_are_refused(tmp_path, text, arguments, said):
@@ -182,19 +207,16 @@ def test_what_tables_are_refused(tmp_path, text, arguments, said):
         from_table(path, **arguments)
 
 
-def columns():
-    return {"user": USERS, "age": X[:, 0], "label": Y, "height": X[:, 1]}
-
-
-def write_parquet(path):
+def write_parquet(path, **others):
+    columns = {"user": USERS, "age": X[:, 0], "label": Y, "height": X[:, 1]} | others
     try:
         import polars
 
-        polars.DataFrame(columns()).write_parquet(path)
+        polars.DataFrame(columns).write_parquet(path)
     except ImportError:
         pyarrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(pyarrow.table(columns()), path)
+        parquet.write_table(pyarrow.table(columns), path)
     return path
 
 
@@ -209,6 +231,9 @@ def test_parquet_tables(tmp_path, monkeypatch, package):
     assert set(source.client_ids) == set(USERS)
     with pytest.raises(UndriftError, match=r"column user: .* is no number"):
         from_table(path, target="label")
+    holes = write_parquet(tmp_path / "holes.parquet", user=[None, *USERS[1:]])
+    with pytest.raises(UndriftError, match=r"row 1, column user: it is empty"):
+        from_table(holes, target="label", client="user")
     path.write_bytes(b"PAR1 and nothing more")
     with pytest.raises(UndriftError, match="not a valid Parquet file"):
         from_table(path, target="label")

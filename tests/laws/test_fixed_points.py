@@ -197,7 +197,8 @@ def test_the_optimum_is_a_fixed_point_of_scaffold(name: str, seed: int) -> None:
     data = FederatedData.of_clients(q.samples())
     state = start(scaffold, task, data, sampler)
     gradients = {i: torch.from_numpy(q.gradient(i, q.optimum())) for i in range(5)}
-    state.clients = {i: Struct(c=gradient) for i, gradient in gradients.items()}
+    for i, gradient in gradients.items():
+        state.clients.put(i, Struct(c=gradient))
     local = Local(lr=0.3, steps=4, batching="full")
     for round in rounds(
         scaffold, task, data, total=5, sampler=sampler, local=local, state=state, seed=seed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,16 +14,21 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.data import fetch as files
-from undrift.data.source import Source
+from undrift.data.source import DataSet, Source
 from undrift.data.sources import SOURCES, dataset
+from undrift.data.sources.file_set import FileSet
 
 data_app = App(name="data", help="Show, fetch and find data sets.")
 
 BAR = 30
 """Characters of the longest bar."""
+
+ROWS = 100
+"""Classes that are shown at most."""
 
 
 @data_app.command(name="list")
@@ -75,17 +79,24 @@ def fetch(*names: str, data_dir: Path | None = None, mirror: str | None = None) 
     files.use_mirror(mirror)
     for name in names:
         source = dataset(name)
-        wanted = _files(source)
-        if not wanted:
+        if not isinstance(source, FileSet):
             Console().print(f"{name}: needs no download")
             continue
-        for path in files.locate(_folder(source), wanted, _layouts(source)).values():
+        if not source.files:
+            raise UndriftError(
+                f"{name}: cannot be downloaded; `undrift data show {name}` says what to put where"
+            )
+        lacking = files.missing(source.folder, source.files, source.layouts)
+        own = {file.name: source.present(file) for file in lacking}
+        official = [file for file in source.files if not own.get(file.name)]
+        located = files.locate(source.folder, official, source.layouts)
+        for path in (*located.values(), *(path for paths in own.values() for path in paths)):
             Console().print(Text(f"{name}: {path}"), soft_wrap=True)
 
 
 @data_app.command
 def where(name: str | None = None, *, data_dir: Path | None = None) -> None:
-    """Print the data folder, or the paths of one data set's published files.
+    """Print the data folder, or the paths of one data set's files.
 
     Parameters
     ----------
@@ -99,10 +110,15 @@ def where(name: str | None = None, *, data_dir: Path | None = None) -> None:
         sys.stdout.write(f"{files.data_dir()}\n")
         return
     source = dataset(name)
-    for file in _files(source):
-        found = files.find(_folder(source), [file.name], _layouts(source))
-        path = found[file.name] if found else files.data_dir() / _folder(source) / file.name
-        sys.stdout.write(f"{path}{'' if found else '  (not there)'}\n")
+    if not isinstance(source, FileSet):
+        sys.stdout.write(f"{name} needs no files\n")
+        return
+    folder = files.data_dir() / source.folder
+    for file in source.files:
+        for path in source.present(file) or (f"{folder / file.name}  (not there)",):
+            sys.stdout.write(f"{path}\n")
+    if not source.files:
+        sys.stdout.write(f"{folder}{'' if folder.is_dir() else '  (not there)'}\n")
 
 
 @data_app.command
@@ -134,18 +150,23 @@ def show(
     console.print(about)
     table = Table("class", "training", "test", "", box=SIMPLE_HEAD, pad_edge=False)
     most = max((train for train, _ in counts), default=1) or 1
-    for label, (train, test) in enumerate(counts):
+    for label, (train, test) in enumerate(counts[:ROWS]):
         table.add_row(str(label), str(train), str(test), "█" * round(BAR * train / most))
     console.print(table)
+    if len(counts) > ROWS:
+        console.print(f"and {len(counts) - ROWS:,} classes more; --json has them all")
 
 
 def _facts(made: object, source: Source) -> dict[str, Any]:
+    one = source.inputs[:1]
+    batch = source.transform(one, None) if source.transform else one
     facts = {
         "data_set": repr(made),
         "training_samples": len(source.targets),
         "test_samples": len(source.test_targets),
         "classes": source.classes,
-        "sample": f"{tuple(source.inputs.shape[1:])} {source.inputs.dtype}".replace("torch.", ""),
+        "sample": _shape(source.inputs),
+        "model_input": _shape(batch),
         "transform": repr(source.transform),
     }
     if source.client_ids is not None:
@@ -153,6 +174,10 @@ def _facts(made: object, source: Source) -> dict[str, Any]:
     if source.coarse is not None:
         facts["coarse_classes"] = len(np.unique(source.coarse))
     return facts
+
+
+def _shape(samples: Tensor) -> str:
+    return f"{tuple(samples.shape[1:])} {samples.dtype}".replace("torch.", "")
 
 
 def _counts(source: Source) -> list[tuple[int, int]]:
@@ -168,26 +193,13 @@ def _about(make: Any) -> str:
     return (inspect.getdoc(make) or "").split("\n")[0]
 
 
-def _files(source: object) -> Sequence[files.File]:
-    """What a data set downloads; made-up and packaged ones have none."""
-    wanted: Sequence[files.File] = getattr(source, "files", ())
-    return wanted
-
-
-def _folder(source: object) -> str:
-    return str(getattr(source, "folder", ""))
-
-
-def _layouts(source: object) -> Sequence[str]:
-    layouts: Sequence[str] = getattr(source, "layouts", ())
-    return layouts
-
-
-def _state(source: object) -> str:
+def _state(source: DataSet) -> str:
     """Whether a data set is on disk, and how much is to be downloaded if not."""
-    lacking = files.missing(_folder(source), _files(source), _layouts(source))
-    if not _files(source):
+    if not isinstance(source, FileSet):
         return "-"
+    if not source.files:
+        return "by hand"
+    lacking = [file for file in source.files if not source.present(file)]
     if not lacking:
         return "yes"
     size = sum(file.size or 0 for file in lacking)

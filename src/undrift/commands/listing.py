@@ -54,7 +54,9 @@ def list_(
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return
-    table = Table("name", "parameters", "about", box=None, pad_edge=False)
+    table = Table("name", box=None, pad_edge=False)
+    table.add_column("parameters", overflow="fold")
+    table.add_column("about")
     for row in rows:
         table.add_row(f"[bold]{row['name']}[/]", row["parameters"], row["about"])
     Console().print(table)

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from undrift.config import UndriftError, parse
 from undrift.data.federated import FederatedData
+from undrift.data.fetch import use_data_dir
 from undrift.data.partition import PARTITIONS, federate
 from undrift.data.partition_file import PartitionFile
 from undrift.data.skew import hellinger, label_entropy, total_variation
@@ -38,6 +39,7 @@ ROWS = {
 def show(
     *,
     data: str = "digits",
+    data_dir: Path | None = None,
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
     seed: int = 0,
     save: Path | None = None,
@@ -53,6 +55,8 @@ def show(
     ----------
     data
         Data set; `undrift list data` shows them.
+    data_dir
+        Folder that holds the data set's files, if you have them already; they are downloaded else.
     partition
         How the samples are shared out among clients; `undrift list partitions`.
     seed
@@ -68,6 +72,7 @@ def show(
         raise UndriftError(f"--seed {seed}: must be a whole number >= 0")
     if figure is not None and figure.suffix not in FIGURES:
         raise UndriftError(f"--figure {figure}: must end in {', '.join(FIGURES)}")
+    use_data_dir(data_dir)
     source, how = dataset(data), parse(partition, PARTITIONS, "partition")
     federated = federate(source, how, seed)
     parts = np.split(federated.order, federated.offsets[1:-1])

@@ -83,11 +83,29 @@ class FederatedData:
         """Samples of each client."""
         return np.diff(self.offsets)
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the transform makes the same of a sample whenever and with whomever it comes."""
+        return bool(getattr(self.transform, "fixed", False))
+
+    def rows(self, i: int) -> np.ndarray:
+        """The samples of client i, as places in `inputs` and `targets`."""
+        return self.order[self.offsets[i] : self.offsets[i + 1]]
+
     def client(self, i: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of client i."""
-        rows = torch.from_numpy(self.order[self.offsets[i] : self.offsets[i + 1]])
-        rows = rows.to(self.targets.device)
-        return self.inputs[rows], self.targets[rows]
+        """Inputs, as stored, and targets of client i."""
+        return self._take(self.rows(i))
+
+    def batch(
+        self, rows: np.ndarray, rng: np.random.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs, as the model gets them, and targets; augmented where there is a generator."""
+        inputs, targets = self._take(rows)
+        return self.transform(inputs, rng) if self.transform else inputs, targets
+
+    def _take(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        places = torch.from_numpy(rows).to(self.targets.device)
+        return self.inputs[places], self.targets[places]
 
     @property
     def example(self) -> Tensor:

@@ -191,7 +191,7 @@ def _locked(target: Path) -> Iterator[None]:
     """Inside the block, no other process downloads this file; afterwards nothing is left of it."""
     from filelock import FileLock
 
-    made = not target.parent.exists()
+    made = [folder for folder in target.parents if not folder.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = target.with_name(f".{target.name}.lock")
     try:
@@ -199,5 +199,6 @@ def _locked(target: Path) -> Iterator[None]:
             yield
     finally:
         lock.unlink(missing_ok=True)
-        if made and not any(target.parent.iterdir()):
-            target.parent.rmdir()
+        for folder in made:
+            if not any(folder.iterdir()):
+                folder.rmdir()

@@ -41,8 +41,8 @@ def from_arrays(
     seed: int = 0,
 ) -> Source:
     """Samples in NumPy arrays, tensors or lists; `test` may be a pair (inputs, targets)."""
-    x, y = _inputs(inputs), np.asarray(_bare(targets))
-    owners = None if client_ids is None else np.asarray(_bare(client_ids))
+    x, y = _inputs(inputs), _column(targets)
+    owners = None if client_ids is None else _column(client_ids)
     for name, array in (("targets", y), ("client_ids", owners)):
         if array is not None and (not array.ndim or len(array) != len(x)):
             found = len(array) if array.ndim else "one"
@@ -54,12 +54,19 @@ def from_arrays(
         )
     if not len(x):
         raise UndriftError("inputs: there are no samples")
-    if isinstance(test, tuple):
-        x2, y2 = _inputs(test[0]), np.asarray(_bare(test[1]))
+    if isinstance(test, tuple | list):
+        if len(test) != 2:
+            raise UndriftError(f"test: expected a pair (inputs, targets), found {len(test)} parts")
+        x2, y2 = _inputs(test[0]), _column(test[1])
         if len(x2) != len(y2) or x2.shape[1:] != x.shape[1:] or x2.dtype != x.dtype:
             raise UndriftError(
                 f"test: {len(x2)} inputs {x2.dtype} of shape {tuple(x2.shape[1:])} and {len(y2)} "
                 f"targets; those to train on are {x.dtype} of shape {tuple(x.shape[1:])}"
+            )
+        if y2.shape[1:] != y.shape[1:] or _kind(y2) != _kind(y):
+            raise UndriftError(
+                f"test: targets are {y2.dtype} of shape {y2.shape[1:]}, those to train on "
+                f"{y.dtype} of shape {y.shape[1:]}"
             )
     else:
         train = _held_back(len(x), owners, test, seed)
@@ -161,6 +168,19 @@ def _bare(array: Any) -> Any:
     return array.detach().cpu().numpy() if isinstance(array, Tensor) else array
 
 
+def _column(array: Any) -> np.ndarray:
+    """Targets or client ids: text as text, and columns of one value as rows."""
+    values: np.ndarray = np.asarray(_bare(array))
+    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
+        values = values.astype(str)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def _kind(column: np.ndarray) -> str:
+    """One letter for whole numbers, other numbers or text."""
+    return {"b": "i", "u": "i"}.get(column.dtype.kind, column.dtype.kind)
+
+
 def _inputs(array: Any) -> Tensor:
     """Inputs as they are stored."""
     try:
@@ -215,11 +235,20 @@ def _held_back(n: int, owners: np.ndarray | None, test: Any, seed: int) -> np.nd
 
 def _columns(rows: Any, parts: Iterable[Callable[[Any], Any]]) -> tuple[np.ndarray, ...]:
     """One array for each part of the rows; rows are taken one by one."""
+    if not (hasattr(rows, "__len__") and hasattr(rows, "__getitem__")):
+        raise UndriftError(
+            f"{type(rows).__name__}: expected a data set with a length and numbered samples"
+        )
     parts, n = tuple(parts), len(rows)
     columns: list[np.ndarray] = []
     for i in range(n):
         row = rows[i]
-        values = [np.asarray(_bare(part(row))) for part in parts]
+        try:
+            values = [np.asarray(_bare(part(row))) for part in parts]
+        except (TypeError, LookupError, ValueError):
+            raise UndriftError(
+                f"sample {i}, {type(row).__name__}: expected a pair of numbers or arrays"
+            ) from None
         if not columns:
             kinds = ["O" if value.dtype.kind == "U" else value.dtype for value in values]
             columns = [np.empty((n, *v.shape), k) for v, k in zip(values, kinds, strict=True)]

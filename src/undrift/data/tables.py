@@ -49,6 +49,9 @@ def read_table(
             owners += [row[header.index(client)] for row in block] if client else []
     if not labels:
         raise UndriftError(f"{path}: the table has no rows")
+    for name, column in ((target, labels), (client, owners)):
+        if "" in column:
+            raise UndriftError(f"{path}, row {column.index('') + 2}, column {name}: it is empty")
     return np.concatenate(blocks), _labels(labels), np.array(owners) if client else None
 
 
@@ -65,6 +68,8 @@ def _chosen(
     for name in (*special, *wanted):
         if name not in header:
             raise UndriftError(f"{path}: {unknown('column', str(name), header)}")
+        if header.count(name) > 1:
+            raise UndriftError(f"{path}: {header.count(name)} columns are called {name!r}")
     if not wanted:
         raise UndriftError(f"{path}: no column is left for features")
     return list(wanted)
@@ -114,6 +119,10 @@ def _parquet(path: Path, target: str, client: str | None, features: Sequence[str
                 f"{path}, column {strange[0]}: {columns[strange[0]].dtype} is no number; name the "
                 "columns to use in features"
             )
+        for name in (target, *([client] if client else [])):
+            empty = [i for i, value in enumerate(columns[name].tolist()) if value is None]
+            if empty:
+                raise UndriftError(f"{path}, row {empty[0] + 1}, column {name}: it is empty")
         inputs = np.stack([columns[name].astype(np.float32) for name in wanted], axis=1)
     return inputs, _text(columns[target]), _text(columns[client]) if client else None
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, ClassVar, cast
 
 import numpy as np
 import torch
@@ -52,6 +52,8 @@ def most_frequent(texts: Iterable[Iterable[str]], size: int | None) -> tuple[str
 class Windows:
     """Makes (batch, length) symbols out of the places in `text` where windows start."""
 
+    fixed: ClassVar[bool] = True
+
     text: Tensor = field(repr=False)
     length: int
 
@@ -66,6 +68,8 @@ class Sequences:
 
     words  what each number stands for, from 0 on; "" where that is no word
     """
+
+    fixed: ClassVar[bool] = True
 
     tokens: Tensor = field(repr=False)
     length: int
@@ -86,6 +90,8 @@ class Bags:
     unit  whether counts are divided by their Euclidean norm, or else by their sum: shares are
           small numbers, and plain SGD needs steps that are too large for the bias of a model
     """
+
+    fixed: ClassVar[bool] = True
 
     tokens: Tensor = field(repr=False)
     words: tuple[str, ...] = field(repr=False)
@@ -164,11 +170,12 @@ def _unpacked(path: Path, member: str) -> Iterator[BinaryIO]:
 def table(path: Path, encoding: str, columns: str, member: str = "") -> Iterator[list[str]]:
     """Rows of a CSV file without a header, each with as many fields as `columns` names."""
     width = columns.count(",") + 1
-    for number, row in enumerate(csv.reader(lines(path, encoding, member)), 1):
-        if len(row) != width:
-            shown = ", ".join(row)[:60]
-            raise UndriftError(
-                f"{path}, row {number}: expected {width} columns ({columns}), found {len(row)}: "
-                f"{shown!r}"
-            )
-        yield row
+    with reading(path, "CSV"):
+        for number, row in enumerate(csv.reader(lines(path, encoding, member)), 1):
+            if len(row) != width:
+                shown = ", ".join(row)[:60]
+                raise UndriftError(
+                    f"{path}, row {number}: expected {width} columns ({columns}), found "
+                    f"{len(row)}: {shown!r}"
+                )
+            yield row

@@ -7,6 +7,7 @@ round; without a generator, as in evaluation, nothing is random.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ WHITE = 255
 @dataclass(frozen=True)
 class Normalise:
     """Bytes to (x / 255 - mean) / std, with one mean and std a channel, or one for all."""
+
+    fixed: ClassVar[bool] = True
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -71,6 +74,10 @@ class Chain:
     """Transforms one after the other."""
 
     steps: tuple[Transform, ...]
+
+    @property
+    def fixed(self) -> bool:
+        return all(getattr(step, "fixed", False) for step in self.steps)
 
     def __call__(self, batch: Tensor, rng: np.random.Generator | None = None) -> Tensor:
         for step in self.steps:

@@ -1,5 +1,7 @@
-"""Engines: where clients run. They map a function over the clients of a round, in order."""
+"""Engines: where clients run. They map a job over the clients of a round, in order."""
 
+from undrift.engines.compiled import Compiled
 from undrift.engines.sequential import Engine, Sequential
+from undrift.engines.threads import Threads
 
-__all__ = ["Engine", "Sequential"]
+__all__ = ["Compiled", "Engine", "Sequential", "Threads"]

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from undrift.local import Trainer
+from undrift.task import Task
+
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 class Engine(Protocol):
-    """Runs one function for many clients and yields the results in the clients' order."""
+    """Runs one job for many items, each with a trainer, and yields the results in order."""
 
-    def map(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-        """The function's results, in order; what fails raises here."""
+    def map(
+        self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]
+    ) -> Iterator[B]:
+        """The results, in the order of the items, which are taken as workers become free."""
         ...
 
 
 class Sequential:
     """One client after another, in the calling thread: for small work and for debugging."""
 
-    def map(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-        return map(function, items)
+    def map(
+        self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]
+    ) -> Iterator[B]:
+        trainer = Trainer(task)
+        return (job(trainer, item) for item in items)

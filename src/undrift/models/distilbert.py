@@ -8,22 +8,27 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, text, whole
-from undrift.models.model import Model, Shape
-from undrift.models.text import PAD
+from undrift.models.model import Model, Shape, features
+from undrift.models.text import PAD, reading_texts
+
+PADDING = "[PAD]"
+"""What number 0 stands for among word pieces."""
 
 
 @dataclass(frozen=True)
 class DistilBERT(Model):
-    """FedGLAD's transformer for 20 Newsgroups and AG News: DistilBERT and a head of 768-C.
+    """FedGLAD's transformer for 20 Newsgroups and AG News: DistilBERT and 768-768-C.
 
     weights  a folder with config.json and model.safetensors, or a name that is in the cache of
              Hugging Face; nothing is ever downloaded. None starts from random weights, and then
     words, layers, heads, width, hidden   are its sizes
 
-    Texts are rows of DistilBERT's own word pieces, filled up with number 0, which is left out.
+    Texts are rows of DistilBERT's own word pieces, as in AGNews(form="pieces"), filled up with
+    number 0, which is left out; there must be as many of them as the network knows.
     Reference: Sanh et al., DistilBERT, a distilled version of BERT, 2019.
     """
 
@@ -41,10 +46,28 @@ class DistilBERT(Model):
             self.refuse("width must be a multiple of heads", width=self.width, heads=self.heads)
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
-        transformers = _transformers()
-        kind = transformers.DistilBertForSequenceClassification
-        if self.weights is None:
-            config = transformers.DistilBertConfig(
+        if words and words[PAD] != PADDING:
+            raise UndriftError(
+                f"{self}: these data are numbers of words, not of word pieces; give them "
+                "form='pieces', as in AGNews(form='pieces')"
+            )
+        network = (self._random if self.weights is None else self._loaded)(_transformers(), classes)
+        config = network.config
+        if words and len(words) != config.vocab_size:
+            raise UndriftError(
+                f"{self}: knows {config.vocab_size} word pieces, the data's tokenizer has "
+                f"{len(words)}; give both the same folder, or a random start words={len(words)}"
+            )
+        if features(shape) > config.max_position_embeddings:
+            raise UndriftError(
+                f"{self}: reads {config.max_position_embeddings} word pieces, these texts have "
+                f"{features(shape)}; give the data a smaller length"
+            )
+        return Scores(network)
+
+    def _random(self, transformers: Any, classes: int) -> Any:
+        return transformers.DistilBertForSequenceClassification(
+            transformers.DistilBertConfig(
                 vocab_size=self.words,
                 n_layers=self.layers,
                 n_heads=self.heads,
@@ -52,12 +75,15 @@ class DistilBERT(Model):
                 hidden_dim=self.hidden,
                 num_labels=classes,
             )
-            return Scores(kind(config))
+        )
+
+    def _loaded(self, transformers: Any, classes: int) -> Any:
         try:
             with _quiet(transformers.utils.logging):
-                network, report = kind.from_pretrained(
+                network, report = transformers.DistilBertForSequenceClassification.from_pretrained(
                     self.weights,
                     num_labels=classes,
+                    dtype=torch.float32,
                     local_files_only=True,
                     use_safetensors=True,
                     ignore_mismatched_sizes=True,  # a head for other classes makes way
@@ -68,22 +94,26 @@ class DistilBERT(Model):
                 f"{self}: no weights there ({str(error).splitlines()[0]}); give a folder with "
                 "config.json and model.safetensors, or weights=None for a random start"
             ) from None
-        if missing := [key for key in sorted(report["missing_keys"]) if "classifier" not in key]:
-            raise UndriftError(f"{self}: there is no {missing[0]} among these weights")
-        return Scores(network)
+        new = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
+        if missing := sorted(key for key in new if "classifier" not in key):
+            raise UndriftError(
+                f"{self}: there is no {missing[0]} of the right size among these weights"
+            )
+        return network
 
 
 class Scores(nn.Module):
     """The class scores of a `transformers` model for texts that are filled up with 0."""
 
-    def __init__(self, inner: nn.Module) -> None:
+    def __init__(self, inner: Any) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, sequence: Tensor) -> Tensor:
         read = sequence != PAD
         read[:, 0] = True  # its output is what the head sees
-        scores: Tensor = self.inner(input_ids=sequence, attention_mask=read.long()).logits
+        with reading_texts(sequence, self.inner.config.vocab_size):
+            scores: Tensor = self.inner(input_ids=sequence, attention_mask=read.long()).logits
         return scores
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 
 import torch
@@ -87,6 +88,22 @@ class StackOverflowLSTM(Model):
         return EveryOutput(classes, self.width, self.hidden)
 
 
+@contextmanager
+def reading_texts(sequence: Tensor, symbols: int) -> Iterator[None]:
+    """Inside the block, what is no batch of texts is refused, and so are numbers of no symbol."""
+    if sequence.ndim != 2 or sequence.is_floating_point():
+        shape = f"{sequence.dtype} of shape {tuple(sequence.shape)}".removeprefix("torch.")
+        raise UndriftError(f"this network reads texts, rows of symbol numbers; found {shape}")
+    try:
+        yield
+    except IndexError:
+        low, high = (int(end) for end in sequence.aminmax())
+        raise UndriftError(
+            f"these texts have symbols {low} to {high}, the network knows 0 to {symbols - 1}; "
+            "give data and model the same vocabulary"
+        ) from None
+
+
 class LastOutput(nn.Module):
     """Embedding, GRU layers and a linear layer on the last output."""
 
@@ -97,7 +114,9 @@ class LastOutput(nn.Module):
         self.classify = nn.Linear(hidden, symbols)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        outputs, _ = self.recur(self.embed(sequence))
+        with reading_texts(sequence, self.embed.num_embeddings):
+            embedded = self.embed(sequence)
+        outputs, _ = self.recur(embedded)
         scores: Tensor = self.classify(outputs[:, -1])
         return scores
 
@@ -112,7 +131,9 @@ class MaxOverWords(nn.Module):
         self.classify = nn.Linear(2 * hidden, classes)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        outputs, _ = self.recur(self.embed(sequence))
+        with reading_texts(sequence, self.embed.num_embeddings):
+            embedded = self.embed(sequence)
+        outputs, _ = self.recur(embedded)
         padding = (sequence == PAD)[:, :, None]
         largest = outputs.masked_fill(padding, -math.inf).amax(1)
         scores: Tensor = self.classify(largest.clamp(min=-1))  # -1 for a text without words
@@ -131,6 +152,8 @@ class EveryOutput(nn.Module):
         self.classify = nn.Linear(width, symbols)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        outputs, _ = self.recur(self.embed(sequence))
+        with reading_texts(sequence, self.embed.num_embeddings):
+            embedded = self.embed(sequence)
+        outputs, _ = self.recur(embedded)
         scores: Tensor = self.classify(self.narrow(outputs))
         return scores.transpose(1, 2)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from undrift.config import UndriftError, choice, text, whole
+from undrift.config import UndriftError, text
 from undrift.data.fetch import File
 from undrift.data.source import Source
-from undrift.data.sources.texts import Documents, TextSet, classified
-from undrift.data.text import table, words
+from undrift.data.sources.texts import ClassifiedTexts, Documents
+from undrift.data.text import table
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 TRAIN = File("train.csv", ADDRESS + "train.csv", md5="b1a00f826fdfbd249f79597b59e1dc12")
@@ -18,13 +19,15 @@ CLASSES = ("1", "2", "3", "4")
 
 
 @dataclass(frozen=True)
-class AGNews(TextSet):
+class AGNews(ClassifiedTexts):
     """Titles and first sentences of news in 4 classes: 120,000 to train on, 7,600 to test on.
 
-    form        "sequence": numbers of the first `length` words; "bag": counts of words,
-                with a Euclidean norm of 1
-    vocabulary  so many most frequent words of the training part are known
-    length      words of a sequence
+    form        "sequence": numbers of the first `length` words; "bag": counts of words, with a
+                Euclidean norm of 1; "pieces": what `DistilBERT` reads, [CLS], word pieces, [SEP]
+    vocabulary  so many most frequent words of the training part are known, but for "pieces"
+    length      words of a sequence, or pieces with their [CLS] and [SEP]
+    tokenizer   where the "pieces" are listed: vocab.txt or tokenizer.json, or the folder or name
+                that is DistilBERT's `weights`; see `Pieces`
     train       another file to train on, such as a subset, gzipped or not: its name or path
 
     There are no owners, so that `Natural` cannot be the partition.
@@ -37,28 +40,27 @@ class AGNews(TextSet):
     layouts = ("ag_news_csv",)
 
     _: KW_ONLY
-    form: str = choice("sequence", "bag")
-    vocabulary: int = whole(20_000, ge=1)
-    length: int = whole(64, ge=1)
     train: str | None = text(None, optional=True)
 
+    def instead(self, file: File) -> Sequence[Sequence[str]]:
+        return [[f"{file.name}.gz"]]
+
     def read(self) -> Source:
-        train = self.path(TRAIN, ("train.csv.gz",), self.train)
-        test = self.path(TEST, ("test.csv.gz",))
-        parts = articles(train), articles(test)
-        return classified(*parts, self.form, self.vocabulary, self.length)
+        train = self.path(TRAIN, self.train)
+        test = self.path(TEST)
+        return self.classified(articles(train), articles(test))
 
 
 def articles(path: Path) -> Documents:
-    """Words and classes of a file in the official layout."""
-    texts: list[list[str]] = []
+    """Texts and classes of a file in the official layout."""
+    texts: list[str] = []
     targets: list[int] = []
     for label, title, description in table(path, "utf-8", "class,title,description"):
         if label not in CLASSES:
             raise UndriftError(
                 f"{path}, row {len(texts) + 1}: the class must be 1, 2, 3 or 4, not {label[:20]!r}"
             )
-        texts.append(words(f"{title} {description}"))
+        texts.append(f"{title} {description}")
         targets.append(CLASSES.index(label))
     if not texts:
         raise UndriftError(f"{path}: the file is empty; fetch it again")

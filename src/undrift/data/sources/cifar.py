@@ -55,19 +55,32 @@ class Cifar(ImageSet):
 
     def halves(self) -> tuple[Table, Table]:
         """The training and the test part, from the first layout that is there."""
-        python, binary = self.unpacked
-        names = [[f"{python}/{name}" for name in half] for half in self.parts]
-        raw = [[f"{binary}/{name}.bin" for name in half] for half in self.parts]
+        names, raw = self._names()
         for wanted, read in ((names, self._pickled), (raw, self._rows)):
             paths = find(self.folder, [*wanted[0], *wanted[1]], self.layouts)
             if paths:
                 content = {name: read(read_bytes(path), path) for name, path in paths.items()}
                 return _join(content, wanted[0]), _join(content, wanted[1])
-        packed = find(self.folder, [f"{self.stem}-binary.tar.gz"], self.layouts)
+        packed = find(self.folder, [self._binary], self.layouts)
         if packed and not find(self.folder, [self.files[0].name], self.layouts):
             return self._unpack(next(iter(packed.values())), raw, self._rows)
         located = locate(self.folder, self.files, self.layouts)
         return self._unpack(next(iter(located.values())), names, self._pickled)
+
+    def instead(self, file: File) -> Sequence[Sequence[str]]:
+        return [*([*train, *test] for train, test in self._names()), [self._binary]]
+
+    @property
+    def _binary(self) -> str:
+        return f"{self.stem}-binary.tar.gz"
+
+    def _names(self) -> tuple[list[list[str]], list[list[str]]]:
+        """The training and the test files, pickled and as rows of bytes."""
+        python, binary = self.unpacked
+        return (
+            [[f"{python}/{name}" for name in half] for half in self.parts],
+            [[f"{binary}/{name}.bin" for name in half] for half in self.parts],
+        )
 
     def _unpack(
         self, archive: Path, wanted: list[list[str]], read: Callable[[bytes, object], Table]

@@ -77,10 +77,14 @@ class EMNIST(ImageSet):
             published = len(train[1]), len(test[1])
         return self.assemble(train, test, self.first or split.classes, published)
 
+    def instead(self, file: File) -> tuple[list[str], list[str]]:
+        names = idx_names(f"emnist-{self.split}-", ("train", "test"))
+        return names, [name.removesuffix(".gz") for name in names]
+
     def _arrays(self) -> list[np.ndarray]:
         """Images and labels as they are stored."""
-        names = idx_names(f"emnist-{self.split}-", ("train", "test"))
-        for some in (names, [name.removesuffix(".gz") for name in names]):
+        names, unpacked = self.instead(PACKED)
+        for some in (names, unpacked):
             paths = find(self.folder, some, self.layouts)
             if paths:
                 return [read_idx(path) for path in paths.values()]

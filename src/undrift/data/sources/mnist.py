@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undrift.config import UndriftError
@@ -39,6 +40,9 @@ class MNIST(ImageSet):
         ("9fb629c4189551a2d022fa330f9573f3", 1_648_877),
         ("ec29112dd5afa0611ce80d1b7f02629c", 4_542),
     )
+
+    def instead(self, file: File) -> Sequence[Sequence[str]]:
+        return [[file.name.removesuffix(".gz")]]
 
     def read(self) -> Source:
         unpacked = find(self.folder, [name.removesuffix(".gz") for name in NAMES], self.layouts)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.config import UndriftError, choice, flag, whole
+from undrift.config import UndriftError, flag, whole
 from undrift.data.fetch import File
 from undrift.data.formats import tar_files
 from undrift.data.source import Source
-from undrift.data.sources.texts import Documents, TextSet, classified
-from undrift.data.text import words
+from undrift.data.sources.texts import ClassifiedTexts, Documents
 
 ARCHIVE = File(
     "20news-bydate.tar.gz",
@@ -26,14 +26,11 @@ SPEAKS = re.compile(r"writes in|(?:writes|wrote|says|said):")
 
 
 @dataclass(frozen=True)
-class Newsgroups20(TextSet):
+class Newsgroups20(ClassifiedTexts):
     """18,846 messages to 20 newsgroups, split by date: 11,314 to train on, 7,532 to test on.
 
-    form        "sequence": numbers of the first `length` words; "bag": counts of words,
-                with a Euclidean norm of 1
-    vocabulary  so many most frequent words of the training part are known
-    length      words of a sequence
-    body        leave out the header, quoted lines and the signature, which give groups away
+    form, vocabulary, length, tokenizer   as in AGNews
+    body   leave out the header, quoted lines and the signature, which give groups away
 
     Groups are numbered in alphabetical order. There are no owners, so that `Natural` cannot be the
     partition.
@@ -45,13 +42,14 @@ class Newsgroups20(TextSet):
     files = (ARCHIVE,)
 
     _: KW_ONLY
-    form: str = choice("sequence", "bag")
-    vocabulary: int = whole(20_000, ge=1)
-    length: int = whole(256, ge=1)
+    length: int = whole(256, ge=3)
     body: bool = flag(True)
 
+    def instead(self, file: File) -> Sequence[Sequence[str]]:
+        return [["20news-bydate.tar.xz"]]
+
     def read(self) -> Source:
-        path = self.path(ARCHIVE, ("20news-bydate.tar.xz",))
+        path = self.path(ARCHIVE)
         messages: dict[str, list[tuple[str, str]]] = {part: [] for part in PARTS}
         for name, content in tar_files(path, limit=LARGEST):
             part, *rest = name.split("/")
@@ -70,17 +68,11 @@ class Newsgroups20(TextSet):
                 f"{len(test)} to test on, of {len(strange)} other groups; expected the same groups"
             )
         number = {group: i for i, group in enumerate(groups)}
-        return classified(
-            self._documents(train, number),
-            self._documents(test, number),
-            self.form,
-            self.vocabulary,
-            self.length,
-        )
+        return self.classified(self._documents(train, number), self._documents(test, number))
 
     def _documents(self, messages: list[tuple[str, str]], number: dict[str, int]) -> Documents:
-        texts = (body(text) if self.body else text for _, text in messages)
-        return [words(text) for text in texts], [number[group] for group, _ in messages]
+        texts = [body(text) if self.body else text for _, text in messages]
+        return texts, [number[group] for group, _ in messages]
 
 
 def quoted(line: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
@@ -60,8 +61,11 @@ class Sent140(TextSet):
     share: float = real(0.8, gt=0, lt=1)
     file: str | None = text(None, optional=True)
 
+    def instead(self, file: File) -> Sequence[Sequence[str]]:
+        return [[MEMBER]]
+
     def read(self) -> Source:
-        path = self.path(ARCHIVE, (MEMBER,), self.file)
+        path = self.path(ARCHIVE, self.file)
         targets, owners, texts = self._tweets(path)
         everybody = np.zeros_like(owners)
         train = for_training(owners if self.test == "user" else everybody, self.share)

@@ -2,58 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import torch
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, choice, text, whole
 from undrift.data.fetch import File, data_dir, find, locate, missing
+from undrift.data.pieces import Pieces
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
-from undrift.data.text import Bags, Sequences, bags, most_frequent, sequences
+from undrift.data.text import Bags, Sequences, bags, flattened, most_frequent, sequences, words
 
-Documents = tuple[list[list[str]], list[int]]
-"""The words of each text, and its class."""
+Documents = tuple[list[str], list[int]]
+"""Texts, and the class of each."""
 
 
 class TextSet(FileSet):
     """Sets of texts."""
 
-    def path(self, official: File, others: Sequence[str] = (), named: str | None = None) -> Path:
-        """The path of the file that is `named`, or else of the official one.
-
-        The same content under `others` of the names, that is, unpacked or packed in another way,
-        saves the download.
-        """
-        for name in (named,) if named else others:
-            paths = find(self.folder, [name], self.layouts)
-            if paths and (named or missing(self.folder, [official], self.layouts)):
-                return paths[name]
+    def path(self, official: File, named: str | None = None) -> Path:
+        """The path of the file that is `named`, or else of the official one or what stands in."""
         if named:
-            where = ", ".join(str(data_dir() / name) for name in (self.folder, *self.layouts))
-            raise UndriftError(f"{self}: there is no {named} in {where}; give its path")
+            return self._named(named)
+        if missing(self.folder, [official], self.layouts):
+            for path in self.present(official):
+                return path
         return locate(self.folder, [official], self.layouts)[official.name]
 
+    def _named(self, name: str) -> Path:
+        own = Path(name).expanduser()
+        if paths := find(self.folder, [name], self.layouts):
+            return paths[name]
+        if own.is_file():
+            return own
+        where = ", ".join(str(data_dir() / folder) for folder in (self.folder, *self.layouts, ""))
+        raise UndriftError(f"{self}: there is no {name} here or in {where}; give its path")
 
-def classified(train: Documents, test: Documents, form: str, size: int, length: int) -> Source:
-    """Texts with a class each as word numbers, in the form of "sequence"s or of "bag"s."""
-    vocabulary = most_frequent(train[0], size)
-    texts = [*train[0], *test[0]]
-    transform: Bags | Sequences
-    if form == "bag":
-        tokens, rows = bags(texts, vocabulary)
-        transform = Bags(tokens, vocabulary, unit=True)
-    else:
-        tokens, rows = sequences(texts, vocabulary, length)
-        transform = Sequences(tokens, length, ("", "", *vocabulary))
-    targets = torch.tensor([*train[1], *test[1]])
-    n = len(train[0])
-    return Source(
-        rows[:n],
-        targets[:n],
-        rows[n:],
-        targets[n:],
-        classes=int(targets.max()) + 1,
-        transform=transform,
-    )
+
+@dataclass(frozen=True)
+class ClassifiedTexts(TextSet):
+    """Texts with a class each; `AGNews` says what the options are."""
+
+    _: KW_ONLY
+    form: str = choice("sequence", "bag", "pieces")
+    vocabulary: int = whole(20_000, ge=1)
+    length: int = whole(64, ge=3)
+    tokenizer: str = text("distilbert-base-uncased")
+
+    def classified(self, train: Documents, test: Documents) -> Source:
+        """The texts as numbers, in the form that was asked for."""
+        texts, targets = [*train[0], *test[0]], torch.tensor([*train[1], *test[1]])
+        n = len(train[0])
+        transform: Bags | Sequences
+        if self.form == "pieces":
+            pieces = Pieces(self.tokenizer)
+            tokens, rows = flattened(pieces(texts, self.length), len(pieces.words))
+            transform = Sequences(tokens, self.length, pieces.words)
+        else:
+            split = [words(text) for text in texts]
+            known = most_frequent(split[:n], self.vocabulary)
+            if self.form == "bag":
+                tokens, rows = bags(split, known)
+                transform = Bags(tokens, known, unit=True)
+            else:
+                tokens, rows = sequences(split, known, self.length)
+                transform = Sequences(tokens, self.length, ("", "", *known))
+        return Source(
+            rows[:n],
+            targets[:n],
+            rows[n:],
+            targets[n:],
+            classes=int(targets.max()) + 1,
+            transform=transform,
+        )

@@ -1,0 +1,1 @@
+"""undrift beside other federated simulators."""

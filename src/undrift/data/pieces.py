@@ -1,0 +1,81 @@
+"""Texts as the word pieces that BERT and its relatives read, made by the library `tokenizers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from undrift.config import UndriftError
+from undrift.data.extras import needed
+from undrift.data.formats import reading
+from undrift.data.text import PAD, lines
+
+PADDING, UNKNOWN, BEGIN, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
+FILES = ("vocab.txt", "tokenizer.json")
+
+
+class Pieces:
+    """The word pieces that a file lists.
+
+    where  the file: vocab.txt, with a piece a line, or tokenizer.json; or a folder that has one of
+           them; or a name that is in the cache of Hugging Face. Nothing is ever downloaded.
+    words  what each number stands for, from 0 on, which is the padding
+
+    With vocab.txt, texts are put into lower case and lose their accents, words end at blanks and
+    at punctuation, and each is cut into the longest pieces that are listed, from its beginning on;
+    pieces inside a word start with ##. With tokenizer.json, they are cut as it says.
+    """
+
+    def __init__(self, where: str) -> None:
+        tokenizers = needed("word pieces", "tokenizers")
+        path = _path(where)
+        with reading(path, "tokenizer"):
+            if path.suffix == ".json":
+                self.tokenizer = tokenizers.Tokenizer.from_file(str(path))
+                self.tokenizer.no_padding()
+            else:
+                self.tokenizer = _uncased(tokenizers, path)
+            numbers = self.tokenizer.get_vocab()
+            self.words = tuple(sorted(numbers, key=numbers.__getitem__))
+            if [numbers[word] for word in self.words] != list(range(len(numbers))):
+                raise ValueError("a piece is listed twice, or a number is left out")
+            if numbers.get(PADDING) != PAD or not {UNKNOWN, BEGIN, END} <= numbers.keys():
+                raise ValueError(f"expected {PADDING} first, then {UNKNOWN}, {BEGIN} and {END}")
+            self.tokenizer.post_processor = tokenizers.processors.BertProcessing(
+                (END, numbers[END]), (BEGIN, numbers[BEGIN])
+            )
+
+    def __call__(self, texts: Sequence[str], length: int) -> list[list[int]]:
+        """Of each text, the numbers of [CLS], of as many pieces as fit into `length`, and [SEP]."""
+        self.tokenizer.enable_truncation(length)
+        return [one.ids for one in self.tokenizer.encode_batch_fast(texts)]
+
+
+def _uncased(tokenizers: Any, path: Path) -> Any:
+    numbers = {line.rstrip("\r\n"): number for number, line in enumerate(lines(path, "utf-8"))}
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token=UNKNOWN))
+    made.normalizer = tokenizers.normalizers.BertNormalizer(strip_accents=True)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    return made
+
+
+def _path(where: str) -> Path:
+    """The file that lists the pieces."""
+    path = Path(where).expanduser()
+    if path.is_file():
+        return path
+    hub = needed("word pieces", "huggingface_hub")
+    for name in FILES:
+        if (path / name).is_file():
+            return path / name
+        try:
+            cached = hub.try_to_load_from_cache(where, name)
+        except ValueError:  # it cannot be a name
+            continue
+        if isinstance(cached, str):
+            return Path(cached)
+    raise UndriftError(
+        f"tokenizer={where!r}: neither a file, nor a folder with {' or '.join(FILES)}, nor a name "
+        "in the cache of Hugging Face; give the vocab.txt of the model that is to be trained"
+    )

@@ -1,0 +1,98 @@
+"""The part in C++: compiled once for each version of torch, on the machine where it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+from undrift.config import UndriftError
+
+SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
+FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
+
+
+@cache
+def load() -> None:
+    """Make `torch.ops.undrift` available, compiling it if that was not done before.
+
+    Raises `UndriftError` with the reason where it cannot be had.
+    """
+    library = folder() / f"undrift-{_fingerprint()}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(library.with_suffix(".lock")):
+            if not library.exists():
+                _compile(library)
+    try:
+        torch.ops.load_library(str(library))
+    except OSError as error:
+        raise UndriftError(
+            f"{library} cannot be loaded ({error}); delete it to build it anew"
+        ) from None
+
+
+def folder() -> Path:
+    """Where compiled libraries are kept: $UNDRIFT_CACHE, or the user's cache folder."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "undrift"
+    return Path(os.environ.get("UNDRIFT_CACHE", default)) / "native"
+
+
+def _compiler() -> str:
+    compiler = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
+    if compiler is None:
+        raise UndriftError("there is no C++ compiler; install one (Debian: apt install g++)")
+    return compiler
+
+
+def _fingerprint() -> str:
+    """What the compiled library depends on: the sources, torch, Python's platform and the CPU."""
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
+    parts = [torch.__version__, platform.platform(), features, *FLAGS]
+    text = "\n".join([*parts, *(source.read_text() for source in SOURCES)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _compile(library: Path) -> None:
+    """Compile all sources side by side, then link them."""
+    compiler, root = _compiler(), Path(torch.__file__).parent
+    print(  # noqa: T201
+        "undrift: compiling the fast engine, once for this version of torch (about half a minute)",
+        file=sys.stderr,
+    )
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
+    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+        objects = [f"{work}/{source.stem}.o" for source in SOURCES]
+        jobs = [
+            [compiler, *FLAGS, abi, *includes, "-c", str(source), "-o", target]
+            for source, target in zip(SOURCES, objects, strict=True)
+        ]
+        result = f"{work}/undrift.so"
+        libraries = [f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{root / 'lib'}"]
+        _run(jobs)
+        _run([[compiler, "-shared", *objects, "-o", result, *libraries]])
+        Path(result).replace(library)
+
+
+def _run(commands: list[list[str]]) -> None:
+    running = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        for command in commands
+    ]
+    for process in running:
+        _, errors = process.communicate()
+        if process.returncode:
+            first = next((line for line in errors.splitlines() if "error" in line), errors[:300])
+            raise UndriftError(f"the fast engine could not be compiled: {first}")

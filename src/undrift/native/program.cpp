@@ -1,0 +1,322 @@
+// A step of local training as a list of operators that is recorded once and run many times.
+//
+// `Program` is the gradient: the operators that forward and backward made, on memory of its own.
+// `Rule` is what an algorithm makes of it: arithmetic on whole parameter vectors, run in blocks that
+// stay in the cache. `walk` runs all local steps of a client without returning to Python.
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+
+std::atomic<bool> stopping{false};
+
+struct Instruction {
+  c10::OperatorHandle op;
+  bool fresh;  // returns new tensors, whose memory takes the place of `outs`; else writes into `outs`
+  std::vector<IValue> args;
+  std::vector<Tensor> outs;
+};
+
+struct Program : torch::CustomClassHolder {
+  std::vector<Instruction> code;
+  std::vector<IValue> stack;
+  Tensor x, inputs, targets, loss;
+  std::vector<Tensor> buffers;
+
+  Program(Tensor x, Tensor inputs, Tensor targets, Tensor loss, std::vector<Tensor> buffers)
+      : x(x), inputs(inputs), targets(targets), loss(loss), buffers(std::move(buffers)) {}
+
+  // Recording: `begin` opens an instruction, the others fill in its arguments in order.
+  void begin(std::string name, std::string overload, bool fresh) {
+    auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+    code.push_back({op, fresh, {}, {}});
+  }
+  void push(IValue value) { code.back().args.push_back(std::move(value)); }
+  void ints(std::vector<int64_t> v) { push(IValue(v)); }
+  void floats(std::vector<double> v) { push(IValue(v)); }
+  void bools(c10::List<bool> v) { push(IValue(v)); }
+  void tensors(std::vector<Tensor> v) { push(IValue(v)); }
+  void maybe_tensors(std::vector<std::optional<Tensor>> v) {
+    c10::List<std::optional<Tensor>> list;
+    for (auto& t : v) list.push_back(t);
+    push(IValue(list));
+  }
+  void dtype_of(Tensor t) { push(IValue(t.scalar_type())); }
+  void device_of(Tensor t) { push(IValue(t.device())); }
+  void number(at::Scalar value) {  // a Python number where a tensor is expected
+    Tensor t = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble : at::kLong);
+    t.unsafeGetTensorImpl()->set_wrapped_number(true);
+    push(IValue(t));
+  }
+  void out(Tensor t) { code.back().outs.push_back(std::move(t)); }
+
+  // Loss and gradient of what is in `x`, `inputs` and `targets`.
+  void run() {
+    for (auto& step : code) {
+      stack.assign(step.args.begin(), step.args.end());
+      step.op.callBoxed(stack);
+      if (!step.fresh) continue;
+      for (size_t i = 0; i < step.outs.size(); i++)
+        if (step.outs[i].defined()) replace(step.outs[i], stack[i].toTensor(), step.op);
+    }
+    stack.clear();
+  }
+
+  static void replace(Tensor& old, const Tensor& fresh, const c10::OperatorHandle& op) {
+    TORCH_CHECK(
+        old.sizes() == fresh.sizes() && old.strides() == fresh.strides() &&
+            fresh.storage_offset() == old.storage_offset() &&
+            fresh.storage().nbytes() == old.storage().nbytes(),
+        op.schema().name(), " gave a tensor of another form than when it was recorded");
+    std::swap(old.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks(),
+              fresh.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
+  }
+
+  void take(const Tensor& data, const Tensor& labels, const Tensor& rows) {
+    at::index_select_out(inputs, data, 0, rows);
+    at::index_select_out(targets, labels, 0, rows);
+  }
+};
+
+enum Code : int64_t {
+  ADD, SUB, MUL, DIV, MAX, MIN,         // vector, vector
+  ADDS, RSUBS, MULS, RDIVS, MAXS, MINS, DIVS,  // vector, scalar; R: the scalar comes first
+  AXPY, AXMY,                           // a + s b, a - s b
+  NEG, SQRT, ABS, SIGN, EXP, LOG, COPY, // vector
+  DOT,                                  // to a scalar
+  S_ADD, S_SUB, S_MUL, S_DIV, S_MAX, S_MIN, S_NEG, S_SQRT, S_ABS, S_SIGN, S_EXP, S_LOG,
+  GRADIENT,                             // of the loss, at a vector
+};
+
+struct Op {
+  int64_t code, dst, a, b, s;
+};
+
+constexpr int64_t BLOCK = 2048;
+
+struct Rule : torch::CustomClassHolder {
+  std::vector<Op> ops;
+  int64_t temporaries, scalars, gradients = 0;
+
+  // `flat` has five numbers an operation. Vectors below 0 are temporaries: -1, -2, ...
+  Rule(std::vector<int64_t> flat, int64_t temporaries, int64_t scalars)
+      : temporaries(temporaries), scalars(scalars) {
+    for (size_t i = 0; i + 4 < flat.size(); i += 5)
+      ops.push_back({flat[i], flat[i + 1], flat[i + 2], flat[i + 3], flat[i + 4]});
+    for (auto& op : ops) gradients += op.code == GRADIENT;
+  }
+};
+
+template <typename T>
+double sign_of(T v) { return T(v > 0) - T(v < 0); }
+
+template <typename T, typename F>
+inline void each(T* d, int64_t n, F f) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; i++) d[i] = f(i);
+}
+
+template <typename T>
+void block(const Op& op, T* d, const T* a, const T* b, T s, int64_t n) {
+  switch (op.code) {
+    case ADD: return each(d, n, [=](int64_t i) { return a[i] + b[i]; });
+    case SUB: return each(d, n, [=](int64_t i) { return a[i] - b[i]; });
+    case MUL: return each(d, n, [=](int64_t i) { return a[i] * b[i]; });
+    case DIV: return each(d, n, [=](int64_t i) { return a[i] / b[i]; });
+    case MAX: return each(d, n, [=](int64_t i) { return a[i] < b[i] ? b[i] : a[i]; });
+    case MIN: return each(d, n, [=](int64_t i) { return a[i] > b[i] ? b[i] : a[i]; });
+    case ADDS: return each(d, n, [=](int64_t i) { return a[i] + s; });
+    case RSUBS: return each(d, n, [=](int64_t i) { return s - a[i]; });
+    case MULS: return each(d, n, [=](int64_t i) { return a[i] * s; });
+    case DIVS: return each(d, n, [=](int64_t i) { return a[i] / s; });
+    case RDIVS: return each(d, n, [=](int64_t i) { return s / a[i]; });
+    case MAXS: return each(d, n, [=](int64_t i) { return a[i] < s ? s : a[i]; });
+    case MINS: return each(d, n, [=](int64_t i) { return a[i] > s ? s : a[i]; });
+    case AXPY: return each(d, n, [=](int64_t i) { return a[i] + s * b[i]; });
+    case AXMY: return each(d, n, [=](int64_t i) { return a[i] - s * b[i]; });
+    case NEG: return each(d, n, [=](int64_t i) { return -a[i]; });
+    case SQRT: return each(d, n, [=](int64_t i) { return std::sqrt(a[i]); });
+    case ABS: return each(d, n, [=](int64_t i) { return std::abs(a[i]); });
+    case SIGN: return each(d, n, [=](int64_t i) { return T(a[i] > 0) - T(a[i] < 0); });
+    case EXP: return each(d, n, [=](int64_t i) { return std::exp(a[i]); });
+    case LOG: return each(d, n, [=](int64_t i) { return std::log(a[i]); });
+    case COPY: return each(d, n, [=](int64_t i) { return a[i]; });
+  }
+}
+
+double scalar(int64_t code, double a, double b) {
+  switch (code) {
+    case S_ADD: return a + b;
+    case S_SUB: return a - b;
+    case S_MUL: return a * b;
+    case S_DIV: return a / b;
+    case S_MAX: return a < b ? b : a;
+    case S_MIN: return a > b ? b : a;
+    case S_NEG: return -a;
+    case S_SQRT: return std::sqrt(a);
+    case S_ABS: return std::abs(a);
+    case S_SIGN: return sign_of(a);
+    case S_EXP: return std::exp(a);
+    default: return std::log(a);
+  }
+}
+
+// Kernels only: neither autograd nor what Python listens to.
+struct Bare {
+  at::AutoDispatchBelowADInplaceOrView no_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_python{
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
+};
+
+// One client's walk: the memory of a rule, and its steps.
+template <typename T>
+struct Walk {
+  Program& program;
+  const Rule& rule;
+  std::vector<T*> vectors;
+  std::vector<double> numbers;
+  std::vector<T> blocks;
+  std::vector<Tensor> kept;
+  int64_t n;
+
+  Walk(Program& program, const Rule& rule, const std::vector<Tensor>& given,
+       std::vector<double> constants)
+      : program(program), rule(rule), numbers(std::move(constants)),
+        blocks(rule.temporaries * BLOCK), n(program.x.numel()) {
+    numbers.resize(rule.scalars);
+    for (auto& tensor : given) vectors.push_back(tensor.data_ptr<T>());
+  }
+
+  T* at(int64_t vector, int64_t from) {
+    return vector < 0 ? &blocks[(-vector - 1) * BLOCK] : vectors[vector] + from;
+  }
+
+  void fused(size_t first, size_t last) {
+    for (int64_t from = 0; from < n; from += BLOCK) {
+      int64_t m = std::min(BLOCK, n - from);
+      for (size_t i = first; i < last; i++) {
+        const Op& op = rule.ops[i];
+        block<T>(op, at(op.dst, from), at(op.a, from), at(op.b, from), T(numbers[op.s]), m);
+      }
+    }
+  }
+
+  double dot(const T* a, const T* b) {
+    double total = 0;
+    for (int64_t from = 0; from < n; from += BLOCK) {
+      T lanes[16] = {};
+      int64_t m = std::min(BLOCK, n - from), i = 0;
+      for (; i + 16 <= m; i += 16)
+        for (int64_t j = 0; j < 16; j++) lanes[j] += a[from + i + j] * b[from + i + j];
+      for (; i < m; i++) total += double(a[from + i]) * b[from + i];
+      for (T lane : lanes) total += lane;
+    }
+    return total;
+  }
+
+  // Only the first gradient of a step belongs to the path: others leave the buffers as they are.
+  void gradient(const T* at, bool first) {
+    T* x = program.x.data_ptr<T>();
+    if (at != x) std::memcpy(x, at, n * sizeof(T));
+    if (!first) for (auto& buffer : program.buffers) kept.push_back(buffer.clone());
+    program.run();
+    for (size_t i = 0; i < kept.size(); i++) program.buffers[i].copy_(kept[i]);
+    kept.clear();
+  }
+
+  void step(double& loss) {
+    bool first = true;
+    for (size_t i = 0; i < rule.ops.size();) {
+      const Op& op = rule.ops[i];
+      if (op.code < DOT) {
+        size_t last = i;
+        while (last < rule.ops.size() && rule.ops[last].code < DOT) last++;
+        fused(i, last);
+        i = last;
+        continue;
+      }
+      if (op.code == GRADIENT) {
+        gradient(vectors[op.a], first);
+        if (first) loss = program.loss.template item<double>();
+        first = false;
+      } else if (op.code == DOT) {
+        numbers[op.dst] = dot(vectors[op.a], vectors[op.b]);
+      } else {
+        numbers[op.dst] = scalar(op.code, numbers[op.a], numbers[op.b]);
+      }
+      i++;
+    }
+  }
+};
+
+// All steps of `rows` (one row of sample numbers a step); the mean loss of each step.
+template <typename T>
+void walk_as(Program& program, const Rule& rule, const std::vector<Tensor>& vectors,
+             std::vector<double> constants, const Tensor& data, const Tensor& labels,
+             const Tensor& rows, double* losses) {
+  Walk<T> walk(program, rule, vectors, std::move(constants));
+  for (int64_t k = 0; k < rows.size(0); k++) {
+    TORCH_CHECK(!stopping, "stopped");
+    program.take(data, labels, rows.select(0, k));
+    walk.step(losses[k]);
+  }
+}
+
+Tensor walk(const c10::intrusive_ptr<Program>& program, const c10::intrusive_ptr<Rule>& rule,
+            std::vector<Tensor> vectors, std::vector<double> constants, Tensor data, Tensor labels,
+            Tensor rows) {
+  Bare bare;
+  Tensor losses = at::empty({rows.size(0)}, at::kDouble);
+  double* out = losses.data_ptr<double>();
+  if (program->x.scalar_type() == at::kDouble)
+    walk_as<double>(*program, *rule, vectors, std::move(constants), data, labels, rows, out);
+  else
+    walk_as<float>(*program, *rule, vectors, std::move(constants), data, labels, rows, out);
+  return losses;
+}
+
+TORCH_LIBRARY_FRAGMENT(undrift, m) {
+  m.class_<Program>("Program")
+      .def(torch::init<Tensor, Tensor, Tensor, Tensor, std::vector<Tensor>>())
+      .def("begin", [](const c10::intrusive_ptr<Program>& p, std::string name, std::string overload,
+                       bool fresh) { p->begin(std::move(name), std::move(overload), fresh); })
+      .def("integer", [](const c10::intrusive_ptr<Program>& p, int64_t v) { p->push(v); })
+      .def("real", [](const c10::intrusive_ptr<Program>& p, double v) { p->push(v); })
+      .def("flag", [](const c10::intrusive_ptr<Program>& p, bool v) { p->push(v); })
+      .def("text", [](const c10::intrusive_ptr<Program>& p, std::string v) { p->push(v); })
+      .def("none", [](const c10::intrusive_ptr<Program>& p) { p->push(IValue()); })
+      .def("tensor", [](const c10::intrusive_ptr<Program>& p, Tensor v) { p->push(v); })
+      .def("generator", [](const c10::intrusive_ptr<Program>& p, at::Generator v) { p->push(v); })
+      .def("ints", &Program::ints)
+      .def("floats", &Program::floats)
+      .def("bools", &Program::bools)
+      .def("tensors", &Program::tensors)
+      .def("maybe_tensors", &Program::maybe_tensors)
+      .def("dtype_of", &Program::dtype_of)
+      .def("device_of", &Program::device_of)
+      .def("number", &Program::number)
+      .def("out", &Program::out)
+      .def("skip", [](const c10::intrusive_ptr<Program>& p) { p->out(Tensor()); })
+      .def("run", [](const c10::intrusive_ptr<Program>& p) {
+        Bare bare;
+        p->run();
+      });
+  m.class_<Rule>("Rule").def(torch::init<std::vector<int64_t>, int64_t, int64_t>());
+  m.def("walk", walk);
+  m.def("stop", [](bool yes) { stopping = yes; });
+}
+
+}  // namespace

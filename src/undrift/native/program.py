@@ -1,0 +1,352 @@
+"""A gradient as a program: the operators of one eager step, recorded once and run many times.
+
+While a step runs, every operator that reaches torch's kernels is noted with its arguments. A tensor
+is a window on a storage, so views cost nothing later; storages that the step made are laid out anew
+in memory that the program owns and shares among those that are never alive together. Operators are
+then run in the same order on the same memory, without Python, autograd or allocation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from undrift.rng import draws
+from undrift.task import Task
+
+aten = torch.ops.aten
+
+EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+FILLED = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones"}
+MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
+
+
+class Unsuitable(Exception):
+    """Why a step cannot be recorded; it runs in Python then."""
+
+
+@dataclass
+class Call:
+    """One operator that ran: what it was given and what came out."""
+
+    op: Any
+    args: list[Any]
+    outs: list[Tensor | None]
+
+    @property
+    def name(self) -> str:
+        return str(self.op.overloadpacket.__name__)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [t for arg in self.args for t in _tensors(arg)]
+
+    @property
+    def written(self) -> list[Tensor]:
+        """Arguments that it changes in place."""
+        return [
+            t
+            for arg, given in zip(self.op._schema.arguments, self.args, strict=True)
+            if arg.alias_info is not None and arg.alias_info.is_write
+            for t in _tensors(given)
+        ]
+
+
+class Recorder(TorchDispatchMode):
+    """Notes every operator, and gives random ones a generator of their own."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self.generator = generator
+        self.calls: list[Call] = []
+
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if draws(op):
+            kwargs["generator"] = self.generator
+        result = op(*args, **kwargs)
+        given = [
+            args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+            for i, a in enumerate(op._schema.arguments)
+        ]
+        outs = list(result) if isinstance(result, tuple | list) else [result]
+        if not all(out is None or isinstance(out, Tensor) for out in outs):
+            raise Unsuitable(f"{op} looks at values")
+        self.calls.append(Call(op, given, outs))
+        return result
+
+
+@dataclass
+class Place:
+    """Where the memory of a storage lies."""
+
+    storage: torch.UntypedStorage
+    offset: int = 0
+
+
+@dataclass
+class Layout:
+    """From the storages of the recorded step to those of the program."""
+
+    places: dict[int, Place] = field(default_factory=dict)
+
+    def window(self, t: Tensor) -> Tensor:
+        """The same view in the program's memory; what was not moved stays."""
+        place = self.places.get(_key(t))
+        if place is None:
+            return t.detach()
+        offset = place.offset // t.element_size() + t.storage_offset()
+        return torch.empty(0, dtype=t.dtype).set_(place.storage, offset, t.shape, t.stride())
+
+
+@dataclass(frozen=True)
+class Program:
+    """Loss and gradient of the batch in `inputs` and `targets` at the task's parameters."""
+
+    code: Any
+    inputs: Tensor
+    targets: Tensor
+    loss: Tensor
+    draws: bool
+    """whether the model draws random numbers"""
+
+
+def record(
+    task: Task,
+    buffers: dict[str, Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    generator: torch.Generator,
+) -> Program:
+    """The program that computes loss and gradient of a batch like this one.
+
+    It reads the task's vector of parameters, `inputs`, `targets` and `buffers` (which it changes as
+    training does), and writes the task's gradient vector.
+    """
+    recorder = Recorder(generator)
+    try:
+        task.put(buffers)
+        for p in task.trained:
+            p.grad = None
+        with recorder:
+            loss = task.loss(task.model.train()(inputs), targets)
+            loss.backward()  # type: ignore[no-untyped-call]
+        gradients = [p.grad for p in task.trained]
+    finally:
+        after = task.taken(buffers)
+        task.gather_gradients()
+    calls, kept = _prune(recorder.calls, [inputs, targets, task.x, *buffers.values()])
+    layout = _lay_out(calls, kept, [loss, *after.values()], task, gradients)
+    result = layout.window(loss)
+    program = torch.classes.undrift.Program(
+        task.x, inputs, targets, result, list(buffers.values())
+    )
+    for call in calls:
+        _emit(program, call, layout, generator)
+    for gradient, home in zip(gradients, task.split(task.g), strict=True):
+        if gradient is not None and layout.window(gradient).data_ptr() != home.data_ptr():
+            _emit(program, Call(aten.copy_.default, [home, gradient, False], []), layout, generator)
+    for name, buffer in buffers.items():
+        if after[name] is not buffer:
+            _emit(program, Call(aten.copy_.default, [buffer, after[name], False], []), layout, generator)
+    return Program(program, inputs, targets, result, any(draws(call.op) for call in calls))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _key(t: Tensor) -> int:
+    try:
+        return int(t.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        raise Unsuitable(f"a {t.layout} tensor has no plain memory") from None
+
+
+def _prune(calls: list[Call], moving: list[Tensor]) -> tuple[list[Call], set[int]]:
+    """The calls that must be repeated, and the storages whose recorded values are kept.
+
+    A view needs no repetition. What depends on nothing that moves from step to step (parameters,
+    batch, buffers, random numbers) was computed for good.
+    """
+    live = {_key(t) for t in moving}
+    made = {_key(o) for c in calls for o in c.outs if o is not None}
+    written = {_key(t) for c in calls for t in c.written}
+    needed: list[Call] = []
+    for call in calls:
+        tags = call.op.tags
+        if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+            raise Unsuitable(f"{call.op} looks at values")
+        if call.name.startswith("index") and any(t.dtype == torch.bool for t in call.tensors):
+            raise Unsuitable(f"{call.op} with a mask gives as many values as are true")
+        for t in call.written:
+            if _key(t) not in live | made:
+                raise Unsuitable(f"{call.op} changes a tensor that is neither buffer nor parameter")
+        given = {_key(t) for t in call.tensors}
+        outs = [_key(out) for out in call.outs if out is not None]
+        if not call.written and given.issuperset(outs):
+            continue  # a view
+        depends = call.name not in EMPTY | FILLED and (given & live or draws(call.op))
+        if depends or call.written or written.intersection(outs):
+            live.update(outs)
+            live.update(_key(t) for t in call.written)
+            needed.append(call)
+    return needed, {key for key in made if key not in live}
+
+
+def _lay_out(
+    calls: list[Call],
+    kept: set[int],
+    results: list[Tensor],
+    task: Task,
+    gradients: list[Tensor | None],
+) -> Layout:
+    """Memory for every storage that the step makes: gradients at home, others shared over time."""
+    layout = Layout()
+    sizes: dict[int, int] = {}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    fresh: set[int] = set()
+    made: set[int] = set()
+    for i, call in enumerate(calls):
+        outs = [out for out in call.outs if out is not None]
+        written = {_key(t) for t in call.written}
+        for out in outs:
+            key = _key(out)
+            if key in written:
+                continue
+            made.add(key)
+            if call.name not in EMPTY | FILLED and _out_variant(call) is None:
+                fresh.add(key)
+        for t in [*outs, *call.tensors]:
+            key = _key(t)
+            sizes[key] = t.untyped_storage().nbytes()
+            first.setdefault(key, i)
+            last[key] = i
+    for t in results:
+        last[_key(t)] = len(calls)
+    base = task.g.untyped_storage()
+    offset = 0
+    for gradient, home in zip(gradients, task.split(task.g), strict=True):
+        if gradient is not None:
+            key = _key(gradient)
+            whole = sizes.get(key) == home.nbytes and gradient.is_contiguous()
+            if key in made - fresh and whole and key not in layout.places:
+                layout.places[key] = Place(base, offset)
+            last[key] = len(calls)
+        offset += home.nbytes
+    free: dict[int, list[torch.UntypedStorage]] = defaultdict(list)
+    ends: dict[int, list[int]] = defaultdict(list)
+    planned = [k for k in sorted(made, key=lambda k: first[k]) if k not in layout.places]
+    clock = 0
+    for key in planned:
+        while clock < first[key]:
+            for ended in ends.pop(clock, []):
+                free[sizes[ended]].append(layout.places[ended].storage)
+            clock += 1
+        if key in fresh or not free[sizes[key]]:
+            storage = torch.UntypedStorage(sizes[key])
+        else:
+            storage = free[sizes[key]].pop()
+        layout.places[key] = Place(storage)
+        if key not in fresh:
+            ends[last[key]].append(key)
+    return layout
+
+
+def _out_variant(call: Call) -> Any:
+    """The overload that writes into given tensors, if the kernel itself can."""
+    arguments = [(a.name, str(a.type)) for a in call.op._schema.arguments]
+    packet = call.op.overloadpacket
+    for name in packet.overloads():
+        schema = getattr(packet, name)._schema
+        plain = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+        outs = [a for a in schema.arguments if a.is_out]
+        if outs and plain == arguments and len(outs) == len(call.outs):
+            if torch._C._dispatch_has_kernel_for_dispatch_key(schema.name + "." + name, "CPU"):
+                return getattr(packet, name)
+    return None
+
+
+def _emit(program: Any, call: Call, layout: Layout, generator: torch.Generator) -> None:
+    """Add a call to the program."""
+    if call.name in EMPTY:
+        return
+    if call.name in FILLED:
+        value = 0 if "zeros" in call.name else 1
+        call = Call(aten.fill_.Scalar, [call.outs[0], value], [])
+    written = {_key(t) for t in call.written}
+    outs = [] if written else call.outs
+    variant = _out_variant(call) if outs else None
+    op = variant or call.op
+    schema = op._schema
+    program.begin(schema.name, schema.overload_name, bool(outs) and variant is None)
+    arguments = [a for a in schema.arguments if not a.is_out]
+    for argument, value in zip(arguments, call.args, strict=True):
+        _push(program, argument, value, layout, generator)
+    for out in outs:
+        if variant is not None:
+            program.tensor(layout.window(out))
+        elif out is None:
+            program.skip()
+        else:
+            program.out(layout.window(out))
+
+
+def _push(
+    program: Any, argument: Any, value: Any, layout: Layout, generator: torch.Generator
+) -> None:
+    """Add an argument, in the type that the operator's schema asks for."""
+    kind = str(argument.type)
+    if argument.name == "generator":
+        program.generator(generator)
+    elif value is None:
+        program.none()
+    elif isinstance(value, Tensor):
+        program.tensor(layout.window(value))
+    elif isinstance(value, list | tuple):
+        _push_list(program, kind, list(value), layout)
+    elif isinstance(value, torch.dtype):
+        program.dtype_of(torch.empty(0, dtype=value))
+    elif isinstance(value, torch.device):
+        program.device_of(torch.empty(0, device=value))
+    elif isinstance(value, torch.layout):
+        program.integer(0)
+    elif isinstance(value, torch.memory_format):
+        program.integer(MEMORY_FORMATS[value])
+    elif isinstance(value, str):
+        program.text(value)
+    elif "Tensor" in kind:
+        program.number(value)
+    elif isinstance(value, bool):
+        program.flag(value)
+    elif isinstance(value, float) or "float" in kind:
+        program.real(float(value))
+    elif isinstance(value, int):
+        program.integer(value)
+    else:
+        raise Unsuitable(f"{value!r} cannot be an argument of a program")
+
+
+def _push_list(program: Any, kind: str, values: list[Any], layout: Layout) -> None:
+    if "Tensor" in kind:
+        windows = [None if v is None else layout.window(v) for v in values]
+        (program.maybe_tensors if "Optional[Tensor]" in kind else program.tensors)(windows)
+    elif "float" in kind or "number" in kind:
+        program.floats([float(v) for v in values])
+    elif "bool" in kind:
+        program.bools(values)
+    else:
+        program.ints(values)

@@ -1,0 +1,178 @@
+"""A trainer whose local steps run as recorded programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undrift.config import UndriftError
+from undrift.core import Algorithm, Client, Struct
+from undrift.local import Trainer, Work
+from undrift.native import load
+from undrift.native.program import Program, Unsuitable, record
+from undrift.native.rule import step
+from undrift.rng import Keyed, stream
+from undrift.task import Task
+
+CHUNK_BYTES = 2**25
+"""Transformed inputs that are made before the steps that read them run."""
+
+SHAPES = 32
+"""Programs that are kept: one for each shape of a batch."""
+
+
+class Recorded(Trainer):
+    """Runs all local steps of a client as one call, recorded from PyTorch's own operators.
+
+    The first batch of each shape is recorded and checked against PyTorch itself. Models that cannot
+    be recorded, and algorithms whose local step cannot, are trained as every trainer does.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.buffers = task.unpack(task.buffers0)
+        self.programs: dict[Any, Program] = {}
+        self.reasons: dict[Any, str] = {}
+        """why the model (None) or an algorithm runs in Python"""
+        try:
+            load()
+        except UndriftError as error:
+            self.reasons[None] = str(error)
+
+    def gradient(
+        self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        program = self._program(inputs, targets)
+        if program is None:
+            return super().gradient(x, buffers, inputs, targets)
+        self._load(buffers)
+        self.task.x.copy_(x)
+        program.inputs.copy_(inputs)
+        program.targets.copy_(targets)
+        program.code.run()
+        self._store(buffers)
+        return program.loss.clone(), self.task.g.clone()
+
+    def walk(
+        self,
+        algorithm: Algorithm,
+        work: Work,
+        c: Client,
+        local: Struct,
+        down: Struct,
+        me: Struct,
+        buffers: dict[str, Tensor],
+        keyed: AbstractContextManager[object],
+    ) -> tuple[Struct, Tensor]:
+        plain = (algorithm, work, c, local, down, me, buffers, keyed)
+        if None in self.reasons or algorithm in self.reasons:
+            return super().walk(*plain)
+        homes: dict[str, Tensor] = {}
+        losses: list[Tensor] = []
+        decay = work.local.weight_decay
+        try:
+            now = step(algorithm, local, down, me, c, decay, self.task.x, self.task.g, homes)
+        except Unsuitable as reason:
+            self.reasons[algorithm] = str(reason)
+            return super().walk(*plain)
+        for inputs, targets, rows in _chunks(work, now.once):
+            program = self._program(inputs[rows[0]], targets[rows[0]])
+            if program is None:
+                return super().walk(*plain)
+            if not losses:
+                self._load(buffers)
+            elif now.once:
+                now = step(algorithm, now.local, down, me, c, decay, self.task.x, self.task.g, homes)
+            losses.append(
+                torch.ops.undrift.walk(
+                    program.code, now.rule, now.vectors, now.constants, inputs, targets, rows
+                )
+            )
+        self._store(buffers)
+        return now.local | Struct(y=now.local.y.clone()), torch.cat(losses)
+
+    def _load(self, buffers: dict[str, Tensor]) -> None:
+        for name, buffer in self.buffers.items():
+            buffer.copy_(buffers[name])
+
+    def _store(self, buffers: dict[str, Tensor]) -> None:
+        for name, buffer in self.buffers.items():
+            buffers[name] = buffer.clone()
+
+    def _program(self, inputs: Tensor, targets: Tensor) -> Program | None:
+        """The program for batches like this one; None if there can be none."""
+        if None in self.reasons:
+            return None
+        key = (inputs.shape, inputs.dtype, targets.shape, targets.dtype)
+        if key not in self.programs:
+            try:
+                program = self._record(inputs.clone(), targets.clone())
+            except Unsuitable as reason:
+                self.reasons[None] = str(reason)
+                return None
+            if len(self.programs) == SHAPES:
+                del self.programs[next(iter(self.programs))]
+            self.programs[key] = program
+            self.draws |= program.draws
+        return self.programs[key]
+
+    def _record(self, inputs: Tensor, targets: Tensor) -> Program:
+        """A new program, found to agree with PyTorch on another batch than it was recorded with."""
+        state, before = self.generator.get_state(), {k: v.clone() for k, v in self.buffers.items()}
+        x = self.task.x.clone()
+        try:
+            program = record(self.task, self.buffers, inputs, targets, self.generator)
+            inputs.copy_(inputs.flip(0))
+            there, buffers = 0.9 * x, {k: v.clone() for k, v in before.items()}
+            self.generator.set_state(state)
+            with Keyed(self.generator):
+                loss, g = super().gradient(there, buffers, inputs, targets)
+            self.generator.set_state(state)
+            self._load(before)
+            program.code.run()
+            found = [program.loss, self.task.g, *self.buffers.values()]
+            for wanted, got in zip([loss, g, *buffers.values()], found, strict=True):
+                if not _near(wanted, got):
+                    raise Unsuitable("the recorded step gives another result than PyTorch itself")
+        finally:
+            self.task.x.copy_(x)
+            self.generator.set_state(state)
+            self._load(before)
+        return program
+
+
+def _near(wanted: Tensor, got: Tensor) -> bool:
+    """Whether two results differ by rounding only, on the scale of the largest value."""
+    wanted, got = wanted.double(), got.double()
+    room = 1e-3 * float(wanted.abs().max()) + 1e-6 if wanted.numel() else 0.0
+    return torch.allclose(wanted, got, rtol=1e-3, atol=room, equal_nan=True)
+
+
+def _chunks(work: Work, single: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Inputs, targets and, for every step, the places of its batch in them."""
+    data, rng = work.data, None
+    if data.transform is None:
+        inputs, targets, rows = data.inputs, data.targets, work.rows
+    elif data.fixed and data.example.nbytes * len(work.rows) <= CHUNK_BYTES:
+        inputs, targets = data.batch(work.rows)
+        rows = np.arange(len(work.rows))
+    else:
+        rng = stream(work.seed, "augmentation", work.t, work.client)
+    for _, same in groupby(work.batches, len):
+        batches = list(same)
+        if rng is None:
+            places = torch.from_numpy(rows[np.stack(batches)])
+            for part in places.split(1 if single else len(batches)):
+                yield inputs, targets, part
+            continue
+        count = 1 if single else max(1, CHUNK_BYTES // (data.example.nbytes * len(batches[0])))
+        for k in range(0, len(batches), count):
+            made = [data.batch(work.rows[batch], rng) for batch in batches[k : k + count]]
+            inputs, targets = (torch.cat(parts) for parts in zip(*made, strict=True))
+            yield inputs, targets, torch.arange(len(targets)).view(len(made), -1)

@@ -1,0 +1,315 @@
+"""An algorithm's local step as a program: its hooks run once on symbols, which note the arithmetic.
+
+What direction and move make of the gradient becomes a list of operations on whole vectors that runs
+block by block in C++ (program.cpp), so that a block passes through all of them in the cache.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undrift.core import Algorithm, Client, Struct
+from undrift.native.program import Unsuitable
+from undrift.native.symbols import Symbol, Tape
+
+CODES = """
+    ADD SUB MUL DIV MAX MIN ADDS RSUBS MULS RDIVS MAXS MINS DIVS AXPY AXMY
+    NEG SQRT ABS SIGN EXP LOG COPY DOT
+    S_ADD S_SUB S_MUL S_DIV S_MAX S_MIN S_NEG S_SQRT S_ABS S_SIGN S_EXP S_LOG GRADIENT
+"""
+CODE = {name: number for number, name in enumerate(CODES.split())}
+"""the operations of program.cpp, in its order"""
+
+GRADIENT, SCRATCH = -1, -2
+"""vectors that are no input: the gradient, and memory for what several parts of a step share"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A local step of one client, ready to run as often as its numbers stay the same."""
+
+    rule: Any
+    vectors: list[Tensor]
+    constants: list[float]
+    local: Struct
+    """the client's variables after it, in the memory where it changes them"""
+    once: bool
+    """whether the next step has other numbers"""
+
+
+def step(
+    algorithm: Algorithm,
+    local: Struct,
+    down: Struct,
+    me: Struct,
+    c: Client,
+    weight_decay: float,
+    x: Tensor,
+    g: Tensor,
+    homes: dict[str, Tensor],
+) -> Step:
+    """The next local step; the model is at x and its gradient at g where the program runs.
+
+    `homes` is the memory of the variables that steps change, filled at the first step.
+    """
+    tape = Tape()
+    old, its_down, its_me = tape.take(local), tape.take(down), tape.take(me)
+
+    def grad(at: Symbol) -> Symbol:
+        gradient = Symbol(tape, "GRADIENT", (at,))
+        return gradient + weight_decay * at if weight_decay else gradient
+
+    try:
+        d = algorithm.direction(grad, old, its_down, its_me, c)
+        new = algorithm.move(old, d, its_down, c)
+    except Unsuitable:
+        raise
+    except Exception as error:
+        raise Unsuitable(f"a local step that fails on symbols: {error}") from None
+
+    before, after = dict(old.leaves()), dict(new.leaves())
+    changed, once = _changes(before, after)
+    form = tuple(
+        (s.code, s.number, *(a.place if isinstance(a, Symbol) else -1 for a in s.args))
+        for s in tape.symbols
+    )
+    plan = _plan(form, tuple(changed.values()), before["y"].place)
+    for name, (place, _) in changed.items():
+        value: Tensor = tape.symbols[place].args[0]
+        if name not in homes:
+            at_x = plan.moves_x and place == before["y"].place
+            homes[name] = x.copy_(value) if at_x else value.clone()
+        tape.symbols[place].args = (homes[name],)
+    known = {GRADIENT: g}
+    vectors = [
+        torch.empty_like(x) if place == SCRATCH else known.get(place, tape.symbols[place].args[0])
+        for place in plan.vectors
+    ]
+    constants = [0.0 if at is None else float(tape.symbols[at[0]].args[at[1]]) for at in plan.numbers]
+    return Step(plan.rule, vectors, constants, _at_home(new, local, homes), once)
+
+
+def _changes(
+    before: dict[str, Any], after: dict[str, Any]
+) -> tuple[dict[str, tuple[int, int]], bool]:
+    """Which vectors a step changes (from and to which symbol), and whether numbers change too."""
+    if before.keys() != after.keys():
+        raise Unsuitable("a local step that changes which variables there are")
+    changed, numbers = {}, False
+    for name, value in after.items():
+        was = before[name]
+        if isinstance(value, Symbol) and isinstance(was, Symbol) and not value.number:
+            if value is not was:
+                changed[name] = (was.place, value.place)
+        elif isinstance(value, Symbol) or isinstance(was, Symbol):
+            raise Unsuitable(f"a local step that makes {name} another kind of value")
+        else:
+            numbers |= value != was
+    inputs = {was for was, _ in changed.values()}
+    if any(now in inputs for _, now in changed.values()):
+        raise Unsuitable("a local step that exchanges variables")
+    return changed, numbers
+
+
+def _at_home(new: Struct, local: Struct, homes: dict[str, Tensor], prefix: str = "") -> Struct:
+    """The variables after a step: vectors where steps change them, numbers as they became."""
+
+    def value(name: str, after: Any) -> Any:
+        if isinstance(after, Struct):
+            return _at_home(after, getattr(local, name), homes, f"{prefix}{name}.")
+        if isinstance(after, Symbol):
+            return homes.get(prefix + name, getattr(local, name))
+        return after
+
+    return Struct(**{name: value(name, after) for name, after in new.items()})
+
+
+@dataclass
+class Plan:
+    """A step as operations, for any client whose step has this form.
+
+    vectors    what the numbered vectors are: the place of an input's symbol, GRADIENT or SCRATCH
+    numbers    what the numbered scalars are: place and position of a constant, or None if computed
+    moves_x    whether the model is changed where the gradient reads it
+    """
+
+    rule: Any = None
+    vectors: list[int] = field(default_factory=list)
+    numbers: list[tuple[int, int] | None] = field(default_factory=lambda: [None])
+    moves_x: bool = False
+
+
+Form = tuple[tuple[Any, ...], ...]
+"""For each symbol of a step: code, whether it is a number, and the places of its arguments (-1: a
+constant)."""
+
+
+@lru_cache(maxsize=256)
+def _plan(form: Form, changed: tuple[tuple[int, int], ...], model: int) -> Plan:
+    """Turn symbols into operations, numbering vectors and scalars."""
+    return _Planner(form, changed, model).plan
+
+
+class _Planner:
+    def __init__(self, form: Form, changed: tuple[tuple[int, int], ...], model: int) -> None:
+        self.form, self.changed = form, changed
+        self.plan = Plan()
+        self.operations: list[tuple[int, ...]] = []
+        self.order = self._needed()
+        self.uses = Counter(a for i in self.order for a in self.arguments(i))
+        self.uses.update(now for _, now in changed)
+        self.folded = self._fold()
+        self.order = [i for i in self.order if i not in self.folded.values()]
+        self.gradients = [i for i in self.order if form[i][0] == "GRADIENT"]
+        own = len(self.gradients) == 1 and self.arguments(self.gradients[0]) == [model]
+        self.plan.moves_x = own and model in dict(changed)
+        self.segment = self._segments()
+        self.where: dict[int, int] = {}
+        self.scalar: dict[int, int] = {}
+        self.homes = self._homes()
+        self._emit()
+
+    def arguments(self, i: int) -> list[int]:
+        return [a for a in self.form[i][2:] if a >= 0]
+
+    def vectors_of(self, i: int) -> list[int]:
+        """The vectors that an operation reads, those of what is folded into it included."""
+        if i in self.folded:
+            inner = self.folded[i]
+            kept = [a for a in self.arguments(i) if a != inner]
+            return kept + [a for a in self.arguments(inner) if not self.form[a][1]]
+        return [a for a in self.arguments(i) if not self.form[a][1]]
+
+    def _needed(self) -> list[int]:
+        """The symbols on which what changes depends, and all gradients, in order."""
+        needed = {now for _, now in self.changed}
+        needed |= {i for i, symbol in enumerate(self.form) if symbol[0] == "GRADIENT"}
+        for i in reversed(range(len(self.form))):
+            if i in needed:
+                needed.update(self.arguments(i))
+        return sorted(needed)
+
+    def _fold(self) -> dict[int, int]:
+        """Sums with a multiple of a vector that nobody else needs: a + s b in one operation."""
+        folded = {}
+        for i in self.order:
+            code, _, *args = self.form[i]
+            candidates = {"ADD": args[::-1], "SUB": args[1:]}.get(code, [])
+            for a in candidates:
+                if self.form[a][0] == "MULS" and self.uses[a] == 1 and args[0] != args[1]:
+                    folded[i] = a
+                    break
+        return folded
+
+    def _segments(self) -> dict[int, int]:
+        """Which pass over the blocks computes each symbol; what is no pass has a number too."""
+        segment, now = {}, 0
+        for i in self.order:
+            barrier = self.form[i][0] == "GRADIENT" or self.form[i][1]
+            segment[i] = now + barrier
+            now += 2 * barrier
+        return segment
+
+    def _copied(self, symbol: int) -> bool:
+        return self.form[symbol][0] in ("INPUT", "GRADIENT")
+
+    def _homes(self) -> dict[int, int]:
+        """Changed variables that can be written where they are computed: nobody reads the old later."""
+        homes: dict[int, int] = {}
+        for was, now in self.changed:
+            later = self.order[self.order.index(now) + 1 :] if now in self.order else []
+            read = any(was in self.vectors_of(i) for i in later)
+            if not read and not self._copied(now) and now not in homes:
+                homes[now] = was
+        return homes
+
+    def vector(self, what: int) -> int:
+        """The number of a new vector."""
+        self.plan.vectors.append(what)
+        return len(self.plan.vectors) - 1
+
+    def number(self, what: tuple[int, int] | None) -> int:
+        self.plan.numbers.append(what)
+        return len(self.plan.numbers) - 1
+
+    def read(self, i: int) -> int:
+        """Where the value of a symbol is."""
+        if i not in self.where:
+            self.where[i] = self.vector(i)
+        return self.where[i]
+
+    def operand(self, i: int) -> int:
+        """The scalar operand of an operation; 0 if it has none."""
+        i = self.folded.get(i, i)
+        for position, a in enumerate(self.form[i][2:]):
+            if a < 0:
+                return self.number((i, position))
+            if self.form[a][1]:
+                return self.scalar[a]
+        return 0
+
+    def _emit(self) -> None:
+        free: list[int] = []
+        most = 0
+        gradient = self.vector(GRADIENT) if self.gradients else 0
+        readers = {a: i for i in self.order for a in self.vectors_of(i)}
+        for i in self.order:
+            code, number, *args = self.form[i]
+            if code == "INPUT":
+                continue
+            if number:
+                self.scalar[i] = self.number(None)
+            if code == "GRADIENT":
+                self.add(code, gradient, self.read(args[0]))
+                self.where[i] = gradient
+                if len(self.gradients) > 1:
+                    self.where[i] = self.vector(SCRATCH)
+                    self.add("COPY", self.where[i], gradient)
+            elif code == "DOT":
+                self.add(code, self.scalar[i], *(self.read(a) for a in args))
+            elif number:
+                operands = [self.scalar[a] if a >= 0 else self.number((i, k)) for k, a in enumerate(args)]
+                self.add(code, self.scalar[i], *operands)
+            else:
+                if i in self.folded:
+                    code = "AXPY" if code == "ADD" else "AXMY"
+                sources = [self.read(a) for a in self.vectors_of(i)]
+                scalar = self.operand(i) if code in WITH_SCALAR else 0
+                for a in dict.fromkeys(self.vectors_of(i)):
+                    if readers[a] == i and self.where[a] < 0:
+                        free.append(self.where[a])
+                if i in self.homes:
+                    self.where[i] = self.read(self.homes[i])
+                elif self._crosses(i):
+                    self.where[i] = self.vector(SCRATCH)
+                else:
+                    if not free:
+                        most += 1
+                        free.append(-most)
+                    self.where[i] = free.pop()
+                self.add(code, self.where[i], sources[0], sources[-1], scalar)
+        for was, now in self.changed:
+            if self.homes.get(now) != was:
+                self.add("COPY", self.read(was), self.read(now))
+        flat = [n for operation in self.operations for n in operation]
+        self.plan.rule = torch.classes.undrift.Rule(flat, most, len(self.plan.numbers))
+
+    def _crosses(self, i: int) -> bool:
+        """Whether a vector is read by another pass than the one that computes it."""
+        stored = any(now == i for _, now in self.changed)
+        gathered = any(
+            i in self.vectors_of(j) and self.segment[j] != self.segment[i] for j in self.order
+        )
+        return stored or gathered
+
+    def add(self, code: str, dst: int, a: int, b: int | None = None, s: int = 0) -> None:
+        self.operations.append((CODE[code], dst, a, a if b is None else b, s))
+
+
+WITH_SCALAR = {"ADDS", "RSUBS", "MULS", "RDIVS", "MAXS", "MINS", "DIVS", "AXPY", "AXMY"}

@@ -1,0 +1,364 @@
+"""What clients remember: in memory while it fits, in files beyond that.
+
+Each tensor of a record has a slab, a file of equal slots; a row is one client's slot in every slab.
+Rows are never changed in place: a new version goes to a slot that nobody refers to. So whatever an
+index describes (`Store.flush`) stays readable, bit for bit, until `Store.keep` lets go of it, and a
+crash loses what came after the last checkpoint but nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import threading
+import weakref
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undrift.config import UndriftError
+from undrift.core import Struct
+from undrift.lock import Lock, sync, writing
+
+BUDGET = 256 * 2**20
+OVERHEAD = 1024
+"""bytes that a tensor takes in memory beside its numbers, about"""
+
+Index = dict[str, Tensor]
+"""The rows of a store at one moment: their form, ids, slots, checksums and numbers."""
+
+_COLUMNS = [("ids", "int64"), ("slots", "int64"), ("fresh", "bool")]
+
+
+class Store(Mapping[int, Struct]):
+    """Records by client, in ascending order of their ids.
+
+    folder  where the slabs are; if not given, temporary files, made only if needed
+    budget  bytes of records kept in memory; the least recently used go to the slabs
+
+    A record is a `Struct` of tensors, ints and floats; all records have the same form. They come
+    back on the device that the last one came from. Any thread may read while another one writes.
+    """
+
+    def __init__(self, folder: str | Path | None = None, budget: int = BUDGET) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.budget = budget
+        self._lock = None if folder is None else Lock(folder)
+        self._mutex = threading.Lock()
+        self._places: dict[int, int] = {}  # of clients in the table
+        self._cache: OrderedDict[int, Struct] = OrderedDict()  # least recently used first
+        self._end = 0  # slots from here on have never been used
+        self._free: list[int] = []
+        self._slabs: list[_Slab] = []  # opened when first needed
+        self._settle("{}")
+
+    @classmethod
+    def restore(cls, folder: str | Path, index: Index, budget: int = BUDGET) -> Store:
+        """The store as it was when `flush` returned this index.
+
+        Nothing that lies in the folder is overwritten before `keep` says what may be.
+        """
+        store = cls(folder, budget)
+        try:
+            store._adopt(index)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def __getitem__(self, client: int) -> Struct:
+        while True:
+            with self._mutex:
+                place = self._places[client]
+                if client in self._cache:
+                    self._cache.move_to_end(client)
+                    return self._cache[client].map(_to, self._devices)
+                row = self._table[place].copy()
+            found = [slab.read(client, int(row["slots"])) for slab in self._slabs]
+            with self._mutex:
+                if row.tobytes() != self._table[place].tobytes():
+                    continue  # another thread has put a new record meanwhile
+                for slab, (_, checksum), expected in zip(
+                    self._slabs, found, row["sums"], strict=True
+                ):
+                    if checksum != expected:
+                        raise slab.damage(client, "its checksum is wrong")
+                record = self._record([tensor for tensor, _ in found], row)
+                self._admit(client, record)
+                return record.map(_to, self._devices)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[int]:
+        with self._mutex:
+            return iter(sorted(self._places))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Store:
+        """The same records in a store without a folder."""
+        copy = Store(budget=self.budget)
+        for client, record in self.items():
+            copy.put(client, record)
+        return copy
+
+    def put(self, client: int, record: Struct) -> None:
+        """Remember this record of a client instead of its last one."""
+        client, form, own = int(client), _form(client, record), record.map(_own)
+        with self._mutex:
+            if not self._places:
+                self._settle(form)
+            if form != self._form:
+                raise UndriftError(
+                    f"client {client}: the record is {form}, but all others are {self._form}; "
+                    "records in a store must have the same form"
+                )
+            self._devices = record.map(_device)
+            row = self._row(client)
+            if row["fresh"]:
+                self._free.append(int(row["slots"]))
+            row["slots"], row["fresh"] = -1, False
+            leaves = dict(own.leaves())
+            for name in self._numbers:
+                row[f"numbers.{name}"] = leaves[name]
+            self._admit(client, own)
+
+    def flush(self) -> Index:
+        """Write what is only in memory, wait for the disk, and describe the rows as they are now.
+
+        The index can be restored until `keep` is called without it.
+        """
+        if self.folder is None:
+            raise UndriftError("a store without a folder cannot be restored; give Store(folder)")
+        with self._mutex:
+            rows = self._table[: len(self)]
+            for client in rows["ids"][rows["slots"] < 0].tolist():
+                self._write(client)
+            for slab in self._slabs:
+                slab.sync()
+            with writing(self.folder):
+                sync(self.folder)
+            rows["fresh"] = False
+            index = {name: rows[name].copy() for name in self._columns}
+        index["form"] = np.array(bytearray(self._form.encode()))
+        return {name: torch.from_numpy(column) for name, column in index.items()}
+
+    def keep(self, indices: Iterable[Index]) -> None:
+        """Make all slots free but those of these indices and of the rows as they are now."""
+        used = [index["slots"].numpy() for index in indices]
+        with self._mutex:
+            used.append(self._table["slots"][: len(self)])
+            slots = np.arange(self._end)[::-1]  # so that the lowest is taken first
+            self._free = slots[~np.isin(slots, np.concatenate(used))].tolist()
+
+    def close(self) -> None:
+        """Let go of the files; what was not flushed is forgotten."""
+        for slab in self._slabs:
+            slab.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _settle(self, form: str) -> None:
+        """Decide what all records look like."""
+        self._form = form
+        self._template: Struct = json.loads(form, object_hook=lambda fields: Struct(**fields))
+        self._devices = self._template.map(_device)
+        kinds = dict(self._template.leaves())
+        self._numbers = [name for name, kind in kinds.items() if isinstance(kind, str)]
+        self._fields = [
+            _Field(name, getattr(torch, kind[0]), tuple(kind[1:]))
+            for name, kind in kinds.items()
+            if name not in self._numbers
+        ]
+        numbers = [(f"numbers.{name}", kinds[name]) for name in self._numbers]
+        sums = ("sums", "int64", (len(self._fields),))
+        self._table = np.zeros(1, [*_COLUMNS, *numbers, sums])
+        self._columns = ["ids", "slots", "sums", *(name for name, _ in numbers)]
+        cost = sum(field.nbytes + OVERHEAD for field in self._fields)
+        self._room = self.budget // cost if cost else 0
+
+    def _adopt(self, index: Index) -> None:
+        """Take over the rows of an index."""
+        self._settle(index["form"].numpy().tobytes().decode())
+        ids = index["ids"].tolist()
+        self._places = {client: place for place, client in enumerate(ids)}
+        self._table = np.zeros(max(len(ids), 1), self._table.dtype)
+        for name in self._columns:
+            self._table[name][: len(ids)] = index[name].numpy()
+        if ids:
+            self._open()
+            place = int(self._table["slots"].argmax())
+            last = int(self._table["slots"][place])
+            self._end = max(self._end, last + 1)
+            for slab in self._slabs:
+                slab.read(ids[place], last)  # a file that is too short is refused at once
+
+    def _open(self) -> None:
+        """Open the slabs; whatever they hold counts as used."""
+        self._slabs = [_Slab(field, self.folder) for field in self._fields]
+        self._end = max(map(len, self._slabs), default=0)
+
+    def _row(self, client: int) -> Any:
+        """A client's line in the table, a new one if it has none."""
+        if client not in self._places:
+            place = len(self)
+            if place == len(self._table):
+                self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+            self._table[place]["ids"] = client
+            self._places[client] = place
+        return self._table[self._places[client]]
+
+    def _record(self, tensors: Iterable[Tensor], row: Any) -> Struct:
+        """A record from its tensors and its line in the table."""
+        vectors = iter(tensors)
+        numbers = (row[f"numbers.{name}"].item() for name in self._numbers)
+        return self._template.map(
+            lambda kind: next(numbers) if isinstance(kind, str) else next(vectors)
+        )
+
+    def _admit(self, client: int, record: Struct) -> None:
+        """Keep a record in memory, and write what has no more room there."""
+        self._cache[client] = record
+        self._cache.move_to_end(client)
+        while len(self._cache) > self._room:
+            oldest = next(iter(self._cache))
+            self._write(oldest)
+            del self._cache[oldest]
+
+    def _write(self, client: int) -> None:
+        """Write a record that is only in memory to a free slot."""
+        row = self._row(client)
+        if row["slots"] >= 0:
+            return
+        if len(self._slabs) < len(self._fields):
+            self._open()
+        if not self._free:
+            self._free.append(self._end)
+            self._end += 1
+        slot, leaves = self._free[-1], dict(self._cache[client].leaves())
+        row["sums"] = [slab.write(slot, leaves[slab.field.name]) for slab in self._slabs]
+        row["slots"], row["fresh"] = self._free.pop(), True
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A tensor that all records have."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class _Slab:
+    """A file of equal slots, one tensor in each; a temporary one if there is no folder."""
+
+    def __init__(self, field: _Field, folder: Path | None) -> None:
+        self.field = field
+        self.nbytes = field.nbytes
+        self._path = folder and folder / f"{field.name}.slab"
+        with writing(self):
+            if self._path is None:
+                with tempfile.TemporaryFile() as file:
+                    self._file = os.dup(file.fileno())
+            else:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._closing = weakref.finalize(self, os.close, self._file)
+
+    def __str__(self) -> str:
+        return str(self._path or f"the temporary file of {self.field.name}")
+
+    def __len__(self) -> int:
+        """How many slots have been begun."""
+        return math.ceil(os.fstat(self._file).st_size / max(self.nbytes, 1))
+
+    def close(self) -> None:
+        self._closing()
+        self._file = -1  # which is no file, whatever the system opens next
+
+    def write(self, slot: int, tensor: Tensor) -> int:
+        """Write a tensor; its checksum."""
+        data, done = tensor.reshape(-1).view(torch.uint8).numpy().data, 0
+        with writing(self):
+            while done < self.nbytes:
+                done += os.pwrite(self._file, data[done:], slot * self.nbytes + done)
+        return zlib.crc32(data)
+
+    def read(self, client: int, slot: int) -> tuple[Tensor, int]:
+        """The tensor in a slot, and its checksum as it is found."""
+        tensor, done = torch.empty(self.nbytes, dtype=torch.uint8), 0
+        data = tensor.numpy().data
+        while done < self.nbytes:
+            try:
+                count = os.preadv(self._file, [data[done:]], slot * self.nbytes + done)
+            except OSError as error:
+                raise self.damage(client, str(error)) from error
+            if count == 0:
+                raise self.damage(client, "the file ends before it")
+            done += count
+        return tensor.view(self.field.dtype).reshape(self.field.shape), zlib.crc32(data)
+
+    def sync(self) -> None:
+        """Wait until all is on the disk."""
+        with writing(self):
+            os.fsync(self._file)
+
+    def damage(self, client: int, reason: str) -> UndriftError:
+        return UndriftError(
+            f"{self}: the row of client {client} cannot be read ({reason}); bring the file back "
+            "from a copy, or go on from another checkpoint"
+        )
+
+
+def _form(client: int, record: Struct) -> str:
+    """What a record looks like: {"h": ["float32", 10], "t": "int64"}."""
+    for name, value in record.leaves():
+        number = type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
+        if not number and not isinstance(value, Tensor):
+            raise UndriftError(
+                f"client {client}: {name}={value!r} cannot be stored; give a tensor, a float or an "
+                "int of at most 64 bits"
+            )
+    return json.dumps(record.map(_kind), default=lambda inner: dict(inner.items()))
+
+
+def _kind(value: Any) -> str | list[Any]:
+    if isinstance(value, Tensor):
+        return [str(value.dtype).removeprefix("torch."), *value.shape]
+    return "int64" if isinstance(value, int) else "float64"
+
+
+def _own(value: Any) -> Any:
+    """A tensor on the CPU that takes no more memory than it needs; a number as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    tensor = value.detach().cpu().contiguous()
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+def _device(value: Any) -> Any:
+    return value.device if isinstance(value, Tensor) else "cpu"
+
+
+def _to(value: Any, device: Any) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value

@@ -1,0 +1,144 @@
+"""The benchmarks compare equal work, and their tables and figures come out of their results."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import draw, tables
+from benchmarks.contestants import RULES, player
+from benchmarks.measure import Sgemm, count_flop
+from benchmarks.workloads import WORKLOADS, Workload, naive
+
+
+def small(work: Workload) -> Workload:
+    """Two clients, two epochs, the last batch smaller."""
+    return replace(work, clients=2, samples=6, local=replace(work.local, batch_size=4, epochs=2))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_naive_loop_and_engines_make_the_same_steps(name: str) -> None:
+    work = small(WORKLOADS[name])
+    data = work.data()
+    clients = [data.client(i) for i in range(len(data))]
+    model, _ = work.models()
+    assert naive(work, model, clients) == work.steps == 8
+    assert player(work, "Sequential", data)() == 8
+
+
+@pytest.mark.parametrize("name", [name for name, work in WORKLOADS.items() if work.own])
+def test_our_model_is_the_textbooks(name: str) -> None:
+    work = WORKLOADS[name]
+    theirs, ours = (model.double() for model in work.models())
+    inputs, targets = work.sample(4)
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    gradients = []
+    for model in (theirs, ours):
+        torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+        gradients.append(torch.cat([p.grad.reshape(-1) for p in model.parameters()]))
+    torch.testing.assert_close(ours(inputs), theirs(inputs), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-7, atol=1e-9)
+
+
+def test_operations_of_a_round_are_those_of_its_products() -> None:
+    work = WORKLOADS["W4"]
+    forward = 2 * 5000 * 2 * work.samples * work.clients
+    assert count_flop(work) == 2 * forward  # the inputs need no gradient
+    assert Sgemm(2).flop == 2 * Sgemm(1).flop
+
+
+def test_every_rule_plays() -> None:
+    work = small(WORKLOADS["W1"])
+    data = work.data()
+    assert {player(work, "Sequential", data, rule)() for rule in RULES.values()} == {8}
+
+
+MADE: dict[str, Any] = {
+    "date": "2026-01-01T00:00:00+00:00",
+    "machine": {"cpu": "some", "cores": 2, "vectors": "AVX2", "memory GB": 8.0},
+    "versions": {"python": "3", "torch": "2", "undrift": "0"},
+}
+
+
+def engines() -> dict[str, Any]:
+    """Results as `make bench` stores them."""
+    alone = {"imports": {"torch": 1.0, "undrift": 0.1}, "rounds": [1.5, 0.5], "memory MB": 300.0}
+    work = {
+        **MADE,
+        "about": "MLP",
+        "steps": 8,
+        "epochs": 2,
+        "gflop": 10.0,
+        "must": 6,
+        "aim": 8,
+        "gflop/s": {"sgemm 1": [100.0], "sgemm 2": [200.0]},
+        "seconds": {"naive": [2.0, 4.0, 3.0], "Sequential": [1.5], "Threads": [0.5]},
+        "workers": {"Sequential": 1, "Threads": 2},
+        "alone": {"Threads": alone},
+    }
+    rules = {**MADE, "engine": "Threads", "epochs": 5}
+    rules["seconds"] = {"FedAvg": [1.0], "MimeLite": [1.3]}
+    imports = {**MADE, "seconds": [{"torch": 1.0, "undrift": 0.1}]}
+    return {"W1": work, "rules": rules, "imports": imports}
+
+
+def scale() -> dict[str, Any]:
+    """Results as `make bench-scale` stores them."""
+    times = {"100": [1.0, 1.1], "1000": [1.1, 1.2]}
+    ms = {"write": 1.0, "read and write": 2.0}
+    row = {"rows": 100, "store ms": ms, "plain ms": ms, "memory MB": 1.0}
+    one = {"rule": "FedAvg", "sampled": 10, "seconds": [1.0], "memory MB": 1.0}
+    return {
+        "registered": {
+            **MADE,
+            "seconds": {"115 steps each": times, "1 step each": times},
+            "memory MB": {"100": 1.0, "1000": 2.0},
+        },
+        "sampled": {**MADE, "rows": [one, one | {"sampled": 100}]},
+        "touched": {
+            **MADE,
+            "bytes in a row": 4,
+            "budget": 1,
+            "left out": "no room",
+            "rows": [row, row | {"rows": 1000}],
+        },
+    }
+
+
+def test_tables_show_medians_ratios_and_shares_of_the_peak() -> None:
+    text = tables.engine_tables(engines())
+    (row,) = (line for line in text.splitlines() if "| Threads " in line)
+    cells = [cell.strip() for cell in row.split("|")[2:-1]]
+    assert cells == ["Threads", "0.5", "**6.00**", "6", "8", "10", "300", "2.1"]
+    assert "1.45" in text  # MimeLite's pass over the data is one more to five
+    assert "no room" in tables.scale_tables(scale())
+
+
+def test_the_page_gets_tables_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw, "DOCS", tmp_path)
+    naive = {"contestant": "naive loop", "seconds": 1.5, "steps": [1150], "steps by decay": 1150.0}
+    peers = {"W1": {"table": [naive | {"startup": 2.0, "megabytes": 300.0}]}}
+    monkeypatch.setattr(draw, "PEERS", tmp_path / "peers.json")
+    draw.PEERS.write_text(json.dumps(peers))
+    monkeypatch.setattr(draw, "load_results", {"engines": engines(), "scale": scale()}.get)
+    with pytest.raises(SystemExit, match="write the page"):
+        draw.main()
+    page = tmp_path / "speed.md"
+    page.write_text("# Speed\n<!-- engines -->\nold\n<!-- /engines -->\nend\n")
+    with pytest.raises(SystemExit, match="<!-- scale -->"):
+        draw.main()
+    page.write_text(
+        page.read_text() + "<!-- scale -->\n<!-- /scale -->\n<!-- peers --><!-- /peers -->"
+    )
+    (tmp_path / "images").mkdir()
+    draw.main()
+    assert "old" not in page.read_text()
+    assert "**6.00**" in page.read_text()
+    assert "naive loop | 1.500" in page.read_text()
+    assert len(list((tmp_path / "images").iterdir())) == 4
+    before = page.read_text()
+    draw.main()
+    assert page.read_text() == before
