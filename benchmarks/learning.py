@@ -85,7 +85,7 @@ SETTINGS = [
     ),
     Setting(
         "sent140(minimum=1, test='tweets', file='sent140-sample.csv.gz')", "IID(clients=100)",
-        "linear", lr=20.0, batch_size=8, rounds=100, algorithm="FedAvg()", above=1.25,
+        "linear", lr=4.0, batch_size=8, rounds=100, clients=30, algorithm="FedAvg()", above=1.25,
     ),
 ]  # fmt: skip
 

@@ -9,10 +9,13 @@ Medians over all rounds but the first of each process. Read the ratios, not the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
 import platform
+import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -20,7 +23,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peers.work import CLIENTS, WORKS, Work
+from benchmarks.peers.work import CLIENTS, WORKS, Work, family
 
 HERE = Path(__file__).parent
 TORCH = "torch==2.13.0"
@@ -78,8 +81,10 @@ def say(text: str) -> None:
 
 def last_words(output: str) -> str:
     """What a failed command said: its last line that names an error, or its last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line]
+    lines = [line.strip() for line in output.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("note:", "WARNING:"))]
+    pattern = re.compile(r"(?i)error:(?! subprocess-exited)|deprecated, use")
+    errors = [line for line in lines if pattern.search(line)]
     return (errors or lines or ["it said nothing"])[-1][:300]
 
 
@@ -95,7 +100,8 @@ def install(name: str, envs: Path) -> str | None:
         pip = [folder / "bin" / "python", "-m", "pip", "install", "-q", *packages]
         done = subprocess.run(pip, capture_output=True, text=True, check=False)
         if done.returncode:
-            return f"cannot be installed: {last_words(done.stderr)}"
+            (envs / f"{name}.log").write_text(done.stderr)
+            return f"cannot be installed: {last_words(done.stderr)} (more in {name}.log)"
     ready.write_text(wanted)
     return None
 
@@ -108,24 +114,26 @@ def run(contestant: Contestant, work: Work, rounds: int, envs: Path, patience: f
     command = [python, script, work.name, "--rounds", str(rounds), "--setup", contestant.setup]
     outside = {"PYTHONPATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
     environment = {k: v for k, v in os.environ.items() if k not in outside}
+    load = os.getloadavg()[0]
     child = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        start_new_session=True,
     )
     try:
         output, errors = child.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, 9)
+        for pid in list(family(child.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         child.communicate()
         return {"failed": f"not done after {patience:.0f} s"}
     reports = [line for line in output.splitlines() if line.startswith('{"library"')]
     if child.returncode or not reports:
         return {"failed": last_words(errors)}
-    return json.loads(reports[-1])
+    return json.loads(reports[-1]) | {"load before": round(load, 2)}
 
 
 def machine() -> dict[str, object]:
@@ -192,8 +200,8 @@ def main() -> None:
     envs = given.envs.absolute()
     some = [c for c in CONTESTANTS if not given.only or c.script in {"naive", *given.only}]
 
-    missing = {c.environment: "" for c in some if c.environment}
-    reasons = {name: install(name, envs) for name in missing}
+    needed = dict.fromkeys(c.environment for c in some if c.environment)
+    reasons = {name: install(name, envs) for name in needed}
     results: dict[str, object] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
         "machine": machine(),

@@ -1,4 +1,7 @@
-"""FedJAX: one client after the other (jit), or one on each of two host devices (pmap)."""
+"""FedJAX: one client after the other (jit), or one on each of two host devices (pmap).
+
+All its batches are full: where an epoch ends within a batch, the next one fills it up.
+"""
 
 # ruff: noqa: E402 (JAX reads its settings when it is imported)
 

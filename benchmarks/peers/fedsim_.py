@@ -1,4 +1,7 @@
-"""fedsim: one process, one client after the other."""
+"""fedsim: one process, one client after the other.
+
+It draws batches with replacement, all of them full, and limits the gradient's norm in every step.
+"""
 
 from __future__ import annotations
 

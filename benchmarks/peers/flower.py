@@ -1,4 +1,8 @@
-"""Flower on its simulation engine (Ray), the clients' training written as in its tutorials."""
+"""Flower on its simulation engine (Ray), two clients at a time.
+
+Local training is the user's in Flower; here it is the naive loop, as in its tutorials. Data are
+made once in each worker and kept.
+"""
 
 from __future__ import annotations
 

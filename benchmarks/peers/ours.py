@@ -36,7 +36,7 @@ def main() -> None:
     ):
         steps += round.steps
         watch.lap(steps, dead(work, round.server.x[: first.numel()].view_as(first)))
-    watch.report(engine=repr(engine))
+    watch.report(engine=type(engine).__name__)
 
 
 if __name__ == "__main__":

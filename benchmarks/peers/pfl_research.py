@@ -1,4 +1,7 @@
-"""pfl-research on its simulated backend: one process, or two that share the cohort."""
+"""pfl-research on its simulated backend: one process, or two that share the cohort.
+
+It takes a client's batches in the order of the data and does not shuffle.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Watch:
     def _look(self) -> None:
         """Twice a second: the memory of all processes, shared pages counted once."""
         while True:
-            self.peak = max(self.peak, sum(_resident(pid) for pid in _family(self.root)))
+            self.peak = max(self.peak, sum(_resident(pid) for pid in family(self.root)))
             time.sleep(0.5)
 
 
@@ -140,7 +140,7 @@ def _age(pid: int) -> float:
     return up - int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _family(root: int) -> Iterator[int]:
+def family(root: int) -> Iterator[int]:
     """A process and all that descend from it."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():

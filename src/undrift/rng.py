@@ -44,6 +44,10 @@ class Keyed(TorchDispatchMode):
         self.generator = generator
         self.drew = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or the first operator imports torch's compiler, which takes a second
+
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -18,6 +18,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ class Store(Mapping[int, Struct]):
         return store
 
     def __getitem__(self, client: int) -> Struct:
+        if not self._fields and not self._numbers and client in self._places:
+            return self._template
         while True:
             with self._mutex:
                 place = self._places[client]
@@ -332,20 +335,36 @@ class _Slab:
 
 def _form(client: int, record: Struct) -> str:
     """What a record looks like: {"h": ["float32", 10], "t": "int64"}."""
-    for name, value in record.leaves():
-        number = type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
-        if not number and not isinstance(value, Tensor):
+    return _described(tuple(_kinds(f"client {client}: ", record)))
+
+
+def _kinds(place: str, record: Struct) -> Iterator[tuple[str, Any]]:
+    for name, value in record.items():
+        if isinstance(value, Tensor):
+            yield name, (value.dtype, value.shape)
+        elif isinstance(value, Struct):
+            yield name, tuple(_kinds(f"{place}{name}.", value))
+        elif type(value) is float or (type(value) is int and -(2**63) <= value < 2**63):
+            yield name, type(value)
+        else:
             raise UndriftError(
-                f"client {client}: {name}={value!r} cannot be stored; give a tensor, a float or an "
+                f"{place}{name}={value!r} cannot be stored; give a tensor, a float or an "
                 "int of at most 64 bits"
             )
-    return json.dumps(record.map(_kind), default=lambda inner: dict(inner.items()))
 
 
-def _kind(value: Any) -> str | list[Any]:
-    if isinstance(value, Tensor):
-        return [str(value.dtype).removeprefix("torch."), *value.shape]
-    return "int64" if isinstance(value, int) else "float64"
+@lru_cache
+def _described(kinds: tuple[tuple[str, Any], ...]) -> str:
+    """The same as text."""
+
+    def told(kind: Any) -> Any:
+        if kind in (int, float):
+            return f"{kind.__name__}64"
+        if kind and isinstance(kind[0], torch.dtype):
+            return [str(kind[0]).removeprefix("torch."), *kind[1]]
+        return {name: told(inner) for name, inner in kind}
+
+    return json.dumps(told(kinds))
 
 
 def _own(value: Any) -> Any:

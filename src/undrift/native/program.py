@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from undrift.rng import draws
+from undrift.native.recurrent import FastRecurrent
+from undrift.rng import Keyed, draws
 from undrift.task import Task
 
 aten = torch.ops.aten
@@ -58,21 +58,18 @@ class Call:
         ]
 
 
-class Recorder(TorchDispatchMode):
-    """Notes every operator, and gives random ones a generator of their own."""
+class Recorder(Keyed):
+    """Notes every operator."""
 
     def __init__(self, generator: torch.Generator) -> None:
-        super().__init__()
-        self.generator = generator
+        super().__init__(generator)
         self.calls: list[Call] = []
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
-        if draws(op):
-            kwargs["generator"] = self.generator
-        result = op(*args, **kwargs)
+        kwargs = kwargs or {}
+        result = super().__torch_dispatch__(op, types, args, kwargs)
         given = [
             args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
             for i, a in enumerate(op._schema.arguments)
@@ -136,15 +133,16 @@ def record(
         task.put(buffers)
         for p in task.trained:
             p.grad = None
-        with recorder:
+        with FastRecurrent(), recorder:
             loss = task.loss(task.model.train()(inputs), targets)
             loss.backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in task.trained]
     finally:
         after = task.taken(buffers)
         task.gather_gradients()
-    calls, kept = _prune(recorder.calls, [inputs, targets, task.x, *buffers.values()])
-    layout = _lay_out(calls, kept, [loss, *after.values()], task, gradients)
+    found = [loss, *buffers.values(), *after.values(), *(g for g in gradients if g is not None)]
+    calls = _needed(_moving(recorder.calls, [inputs, targets, task.x, *buffers.values()]), found)
+    layout = _lay_out(calls, [loss, *after.values()], task, gradients)
     result = layout.window(loss)
     program = torch.classes.undrift.Program(
         task.x, inputs, targets, result, list(buffers.values())
@@ -175,11 +173,11 @@ def _key(t: Tensor) -> int:
         raise Unsuitable(f"a {t.layout} tensor has no plain memory") from None
 
 
-def _prune(calls: list[Call], moving: list[Tensor]) -> tuple[list[Call], set[int]]:
-    """The calls that must be repeated, and the storages whose recorded values are kept.
+def _moving(calls: list[Call], moving: list[Tensor]) -> list[Call]:
+    """The calls whose results change from step to step.
 
-    A view needs no repetition. What depends on nothing that moves from step to step (parameters,
-    batch, buffers, random numbers) was computed for good.
+    A view needs no repetition. What depends on nothing that moves (parameters, batch, buffers,
+    random numbers) was computed for good.
     """
     live = {_key(t) for t in moving}
     made = {_key(o) for c in calls for o in c.outs if o is not None}
@@ -203,12 +201,23 @@ def _prune(calls: list[Call], moving: list[Tensor]) -> tuple[list[Call], set[int
             live.update(outs)
             live.update(_key(t) for t in call.written)
             needed.append(call)
-    return needed, {key for key in made if key not in live}
+    return needed
+
+
+def _needed(calls: list[Call], results: list[Tensor]) -> list[Call]:
+    """The calls on which the results depend, and those that draw random numbers."""
+    wanted = {_key(t) for t in results}
+    needed: list[Call] = []
+    for call in reversed(calls):
+        changed = {_key(t) for t in [*call.written, *(out for out in call.outs if out is not None)]}
+        if wanted & changed or draws(call.op):
+            wanted |= {_key(t) for t in call.tensors}
+            needed.append(call)
+    return needed[::-1]
 
 
 def _lay_out(
     calls: list[Call],
-    kept: set[int],
     results: list[Tensor],
     task: Task,
     gradients: list[Tensor | None],

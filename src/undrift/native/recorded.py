@@ -48,7 +48,7 @@ class Recorded(Trainer):
     def gradient(
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        program = self._program(inputs, targets)
+        program = self._program(inputs, targets, torch.arange(len(targets)))
         if program is None:
             return super().gradient(x, buffers, inputs, targets)
         self._load(buffers)
@@ -82,7 +82,7 @@ class Recorded(Trainer):
             self.reasons[algorithm] = str(reason)
             return super().walk(*plain)
         for inputs, targets, rows in _chunks(work, now.once):
-            program = self._program(inputs[rows[0]], targets[rows[0]])
+            program = self._program(inputs, targets, rows[0])
             if program is None:
                 return super().walk(*plain)
             if not losses:
@@ -105,14 +105,14 @@ class Recorded(Trainer):
         for name, buffer in self.buffers.items():
             buffers[name] = buffer.clone()
 
-    def _program(self, inputs: Tensor, targets: Tensor) -> Program | None:
-        """The program for batches like this one; None if there can be none."""
+    def _program(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Program | None:
+        """The program for batches like the one in these rows; None if there can be none."""
         if None in self.reasons:
             return None
-        key = (inputs.shape, inputs.dtype, targets.shape, targets.dtype)
+        key = (len(rows), inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
         if key not in self.programs:
             try:
-                program = self._record(inputs.clone(), targets.clone())
+                program = self._record(inputs[rows], targets[rows])
             except Unsuitable as reason:
                 self.reasons[None] = str(reason)
                 return None
