@@ -9,6 +9,9 @@ check_algorithm  laws that every algorithm obeys, ours and yours
 
 __version__ = "0.1.0"
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from undrift.algorithms import (
     MFL,
     SCAFFOLD,
@@ -23,22 +26,9 @@ from undrift.algorithms import (
     SCAFFOLDm,
 )
 from undrift.batches import Local
-from undrift.check import LAWS, LawBroken, check_algorithm
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
 from undrift.data import FederatedData
-from undrift.data.partition import (
-    IID,
-    Dirichlet,
-    DirichletTotal,
-    Natural,
-    Pachinko,
-    Saved,
-    Shards,
-    federate,
-)
-from undrift.data.sources import Digits, Synthetic
-from undrift.experiment import Experiment
 from undrift.names import algorithm
 from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
 from undrift.parts import (
@@ -61,6 +51,44 @@ from undrift.replay import Plan, Snapshot, replay
 from undrift.rounds import Round, State, rounds
 from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
 from undrift.task import Task
+
+if TYPE_CHECKING:
+    from undrift.check import LAWS, LawBroken, check_algorithm
+    from undrift.data.partition import (
+        IID,
+        Dirichlet,
+        DirichletTotal,
+        Natural,
+        Pachinko,
+        Saved,
+        Shards,
+        federate,
+    )
+    from undrift.data.sources import Digits, Synthetic
+    from undrift.experiment import Experiment
+
+_LATER = {
+    "undrift.check": ("LAWS", "LawBroken", "check_algorithm"),
+    "undrift.data.partition": (
+        *("IID", "Dirichlet", "DirichletTotal", "Natural", "Pachinko", "Saved", "Shards"),
+        "federate",
+    ),
+    "undrift.data.sources": ("Digits", "Synthetic"),
+    "undrift.experiment": ("Experiment",),
+}
+"""what is imported when it is first asked for, so that `import undrift` is quick"""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'undrift' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "IDA",

@@ -71,9 +71,10 @@ class Uploads:
         self.weighted, self.alike = Mean(), Mean()
 
     def add(self, weight: float, up: Struct, side: Struct) -> None:
-        alike, rest = _parted(up, self.algorithm.unweighted)
-        self.alike.add(1.0, alike)
-        self.weighted.add(weight, Struct(up=rest, side=side))
+        if self.algorithm.unweighted:
+            alike, up = _parted(up, self.algorithm.unweighted)
+            self.alike.add(1.0, alike)
+        self.weighted.add(weight, Struct(up=up, side=side))
 
     def skip(self) -> None:
         """A client that delivers nothing."""
@@ -144,5 +145,7 @@ def first_bad(*records: Struct) -> str | None:
 def _finite(value: Any) -> bool:
     if not isinstance(value, Tensor):
         return math.isfinite(value)
+    if value.numel() == 0:
+        return True
     # A sum is quick and finite only if all terms are; large terms alone may also overflow it.
     return math.isfinite(value.sum()) or bool(torch.isfinite(value).all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -50,10 +51,10 @@ class Local(Config):
         """The step size of round t."""
         return self.lr * self.lr_decay ** (t - 1)
 
-    def plan(self, seed: int, t: int, client: int, n: int) -> list[Batch]:
-        """The mini-batches of a client with n samples in round t, one array a local step."""
+    def plan(self, seed: int, t: int, client: int, n: int) -> Sequence[Batch] | np.ndarray:
+        """The mini-batches of a client with n samples in round t, one row a local step."""
         if self.batching == "full":
-            return [np.arange(n)] * self.count(1)
+            return np.tile(np.arange(n), (self.count(1), 1))
         rng = stream(seed, "batches", t, client)
         size = (
             self.batch_size if self.batching in ("bootstrap", "wrap") else min(self.batch_size, n)
@@ -62,14 +63,18 @@ class Local(Config):
         count = self.count(per_epoch)
         if self.batching == "wrap":
             passes = [rng.permutation(n) for _ in range(math.ceil(count * size / n))]
-            return np.split(np.concatenate(passes)[: count * size], count)
-        batches: list[Batch] = []
-        while len(batches) < count:
-            order = rng.permutation(n)
-            if self.batching == "bootstrap" and n % size:
+            return np.concatenate(passes)[: count * size].reshape(count, size)
+        if self.batching == "keep" and n % size:
+            orders = (rng.permutation(n) for _ in range(math.ceil(count / per_epoch)))
+            ends = range(size, n, size)
+            return [batch for order in orders for batch in np.split(order, ends)][:count]
+        epochs = []
+        for _ in range(math.ceil(count / per_epoch)):
+            order = rng.permutation(n)[: per_epoch * size]
+            if len(order) < per_epoch * size:
                 order = np.concatenate([order, rng.integers(n, size=size - n % size)])
-            batches += [order[k * size : (k + 1) * size] for k in range(per_epoch)]
-        return batches[:count]
+            epochs.append(order.reshape(per_epoch, size))
+        return np.concatenate(epochs)[:count]
 
     def count(self, per_epoch: int) -> int:
         """Local steps, given the batches in one epoch."""

@@ -84,14 +84,12 @@ class Struct:
 
     def map(self, function: Callable[..., Any], *others: Struct) -> Struct:
         """Apply a function to the corresponding leaves of this and other records."""
-
-        def apply(name: str, value: Any) -> Any:
+        fields = {}
+        for name, value in self._fields.items():
             rest = [other._fields[name] for other in others]
-            return (
-                value.map(function, *rest) if isinstance(value, Struct) else function(value, *rest)
-            )
-
-        return Struct(**{name: apply(name, value) for name, value in self._fields.items()})
+            inner = isinstance(value, Struct)
+            fields[name] = value.map(function, *rest) if inner else function(value, *rest)
+        return Struct(**fields)
 
 
 @dataclass(frozen=True)

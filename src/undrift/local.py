@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,9 +39,15 @@ class Work:
         return self.data.rows(self.client)
 
     @cached_property
-    def batches(self) -> list[Batch]:
-        """One array for each local step: positions among the client's samples."""
+    def batches(self) -> Sequence[Batch] | np.ndarray:
+        """One row for each local step: positions among the client's samples."""
         return self.local.plan(self.seed, self.t, self.client, len(self.rows))
+
+    @property
+    def samples(self) -> int:
+        """How many samples its mini-batches have, all together."""
+        same = isinstance(self.batches, np.ndarray)
+        return self.batches.size if same else sum(map(len, self.batches))
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ class Trainer:
         self.generator = torch.Generator(task.x0.device)
         self.draws = False
         """whether the model is known to draw random numbers"""
+        self.stop = torch.zeros(1, dtype=torch.uint8)
+        """1 once nobody waits for the results any more"""
         self._still: set[Algorithm] = set()
 
     def gradient(
@@ -89,6 +97,8 @@ class Trainer:
         losses: list[Tensor] = []
         rng = stream(work.seed, "augmentation", work.t, work.client)
         for k, batch in enumerate(work.batches):
+            if self.stop:
+                raise ClientError("stopped")
             with keyed, named(work, f"local step {k + 1}"):
                 grad = self._path_gradient(work, batch, buffers, losses, rng)
                 d = algorithm.direction(grad, local, down, me, c)
@@ -154,21 +164,21 @@ class Trainer:
             first_grad=first_grad,
         )
 
-    @contextmanager
     def key(
         self, algorithm: Algorithm, work: Work, purpose: str
-    ) -> Iterator[AbstractContextManager[object]]:
+    ) -> Keyed | AbstractContextManager[None]:
         """What random numbers are drawn in: they depend on the seed, round and client alone.
 
         Models and algorithms that drew nothing when they were first seen are spared it.
         """
         if algorithm in self._still:
-            yield nullcontext()
-            return
+            return nullcontext()
         seed = number(work.seed, purpose, work.t, work.client)
-        keyed = Keyed(self.generator.manual_seed(seed))
-        yield keyed
-        if not keyed.drew and not self.draws and purpose == "model":
+        return Keyed(self.generator.manual_seed(seed))
+
+    def spare(self, algorithm: Algorithm, keyed: object) -> None:
+        """Remember whether anything was drawn in a client's round."""
+        if isinstance(keyed, Keyed) and not keyed.drew and not self.draws:
             self._still.add(algorithm)
 
 
@@ -177,33 +187,37 @@ def client_round(
 ) -> Delivery:
     """One client's local training: begin, K times direction and move, upload."""
     own = trainer.task.unpack(buffers)
-    with trainer.key(algorithm, work, "model") as keyed:
-        with keyed, named(work, "begin"):
-            c = trainer.facts(work, buffers)
-            local = algorithm.begin(down, me, c)
-        with named(work, "local steps"):
-            local, losses = trainer.walk(algorithm, work, c, local, down, me, own, keyed)
-        with keyed, named(work, "upload"):
-            up, me = algorithm.upload(local, down, me, c)
-    samples = sum(len(batch) for batch in work.batches)
-    loss = float(losses.mean())
-    return Delivery(up, me, trainer.task.pack(own), loss, len(work.batches), samples)
+    keyed = trainer.key(algorithm, work, "model")
+    with keyed, named(work, "begin"):
+        c = trainer.facts(work, buffers)
+        local = algorithm.begin(down, me, c)
+    with named(work, "local steps"):
+        local, losses = trainer.walk(algorithm, work, c, local, down, me, own, keyed)
+    with keyed, named(work, "upload"):
+        up, me = algorithm.upload(local, down, me, c)
+    trainer.spare(algorithm, keyed)
+    loss = sum(losses.tolist()) / len(losses)
+    return Delivery(up, me, trainer.task.pack(own), loss, c.steps, work.samples)
 
 
 def client_survey(
     algorithm: Algorithm, trainer: Trainer, work: Work, down: Struct, me: Struct, buffers: Tensor
 ) -> Struct:
     """One client's answer to the first exchange of a round."""
-    with trainer.key(algorithm, work, "survey") as keyed, keyed, named(work, "survey"):
+    with trainer.key(algorithm, work, "survey"), named(work, "survey"):
         return algorithm.survey(down, me, trainer.facts(work, buffers))
 
 
-@contextmanager
-def named(work: Work, stage: str) -> Iterator[None]:
+class named:  # noqa: N801
     """Errors inside say where they happened."""
-    try:
-        yield
-    except ClientError:
-        raise
-    except Exception as error:
-        raise ClientError(f"round {work.t}, client {work.client}, {stage}: {error}") from error
+
+    def __init__(self, work: Work, stage: str) -> None:
+        self.work, self.stage = work, stage
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ClientError):
+            where = f"round {self.work.t}, client {self.work.client}, {self.stage}"
+            raise ClientError(f"{where}: {error}") from error

@@ -168,7 +168,7 @@ class Answer:
     bad: str | None
     """the first quantity that is not finite"""
     side: Struct = Struct()
-    """what is averaged beside it: loss, steps, squared length, buffers"""
+    """what is averaged beside it: loss, steps, squared length, buffers if there are any"""
     delta: Tensor | None = None
     memory: Struct = Struct()
     steps: int = 0
@@ -207,8 +207,9 @@ class Exchange:
             square=float(delta @ delta),
             steps=float(got.steps),
             loss=got.loss,
-            buffers=got.buffers,
         )
+        if got.buffers.numel():
+            side |= Struct(buffers=got.buffers)
         if self.algorithm.holistic or record.delta is not delta:
             side |= Struct(delta=delta)
         return Answer(
@@ -350,7 +351,8 @@ class Server:
         if "xbar" not in changes:
             changes |= Struct(xbar=x - mean.delta)
         state.server = state.server | changes | Struct(x=x - d)
-        state.buffers = side.buffers
+        if "buffers" in side:
+            state.buffers = side.buffers
 
     def _remember(
         self, state: State, x: Tensor, mean: Tensor, deltas: Mapping[int, Tensor]

@@ -147,6 +147,8 @@ class Task:
 
     def unpack(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector as named buffers, in memory of their own; counters are rounded."""
+        if not self._buffers:
+            return {}
         parts = torch.split(vector, [b.numel() for b in self._buffers.values()])
         return {
             name: (part if old.is_floating_point() else part.round())

@@ -1,15 +1,94 @@
-"""Threads whose local training runs as a recorded program."""
+"""Threads whose local training runs as a recorded program, and the choice between engines."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+
+from undrift import native
+from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
+from undrift.local import Trainer
 from undrift.native.recorded import Recorded
+from undrift.task import Task
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class Compiled(Threads):
-    """As `Threads`, with local training recorded once and run without Python (see docs/speed.md).
+    """As `Threads`, with local training recorded once and run without Python (docs/speed.md).
 
-    What cannot be recorded runs as in `Threads`; `reasons` says why.
+    What cannot be recorded runs as in `Threads`.
     """
 
     trainer = Recorded
+
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
+        reason, _ = trial(task, inputs, targets)
+        return f"{self.workers} workers, " + (f"in Python: {reason}" if reason else "compiled")
+
+
+class Auto:
+    """`Compiled` where it works and pays, else `Threads`; on a GPU, `Sequential`.
+
+    workers  as of `Threads`
+
+    The choice depends on a short trial, made once for a model on a machine and remembered in the
+    cache folder, so that a run that is repeated gives the same bits.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.threads, self.compiled = Threads(workers), Compiled(workers)
+        self._chosen: WeakKeyDictionary[Task, Engine] = WeakKeyDictionary()
+
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
+        if task.x0.device.type != "cpu":
+            self._chosen[task] = Sequential()
+            return f"one client after another, on {task.x0.device}"
+        reason = _remembered(task, inputs, targets)
+        self._chosen[task] = self.threads if reason else self.compiled
+        how = f"in Python: {reason}" if reason else "compiled"
+        return f"{self.threads.workers} workers, {how}"
+
+    def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
+        return self._chosen.get(task, self.threads).map(job, task, items)
+
+
+def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
+    """Why this model should not run compiled, from the cache or from a trial."""
+    try:
+        native.load()
+    except native.UndriftError as error:
+        return str(error)
+    about = (str(task.model), len(task.x0), str(task.x0.dtype), inputs.shape, inputs.dtype)
+    key = hashlib.sha256(repr((native.fingerprint(), about)).encode()).hexdigest()[:16]
+    file = native.folder() / "trials" / f"{key}.json"
+    if file.exists():
+        found: str | None = json.loads(file.read_text())
+        return found
+    reason, ratio = trial(task, inputs, targets)
+    if reason is None and ratio < 0.9:
+        reason = f"compiled, a step takes {1 / ratio:.1f} times as long"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(reason))
+    return reason
+
+
+def trial(task: Task, inputs: Tensor, targets: Tensor) -> tuple[str | None, float]:
+    """Why a model cannot be recorded, if it cannot; else how much faster a recorded step is."""
+    trainer = Recorded(task.replica())
+    seconds = []
+    for gradient in (trainer.task.gradient, trainer.gradient):
+        for _ in range(3):
+            began = time.perf_counter()
+            gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
+            last = time.perf_counter() - began
+        seconds.append(last)
+    return trainer.reasons.get(None), seconds[0] / seconds[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from torch import Tensor
+
 from undrift.local import Trainer
 from undrift.task import Task
 
@@ -15,9 +17,11 @@ B = TypeVar("B")
 class Engine(Protocol):
     """Runs one job for many items, each with a trainer, and yields the results in order."""
 
-    def map(
-        self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]
-    ) -> Iterator[B]:
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
+        """Get ready for a task with batches like this one, and say in a line what is done how."""
+        ...
+
+    def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         """The results, in the order of the items, which are taken as workers become free."""
         ...
 
@@ -25,8 +29,9 @@ class Engine(Protocol):
 class Sequential:
     """One client after another, in the calling thread: for small work and for debugging."""
 
-    def map(
-        self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]
-    ) -> Iterator[B]:
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
+        return "one client after another, in Python"
+
+    def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         trainer = Trainer(task)
         return (job(trainer, item) for item in items)

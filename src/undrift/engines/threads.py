@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
 from queue import SimpleQueue
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.local import Trainer
@@ -20,10 +23,14 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Threads:
-    """Clients run side by side, one worker a core; results are the same for any number of them.
+BLOCK_SECONDS, LARGEST = 0.008, 16
+"""A worker takes so much work at once, and so many clients at most: fewer hands to shake."""
 
-    workers  how many; all cores that this process may use if not given
+
+class Threads:
+    """Clients run side by side; results are the same for any number of workers.
+
+    workers  how many; one for each core that this process may use if not given
     """
 
     trainer: type[Trainer] = Trainer
@@ -33,43 +40,56 @@ class Threads:
             raise UndriftError(f"workers={workers}: must be at least 1")
         self.workers = workers or cores()
         self._pool: ThreadPoolExecutor | None = None
-        self._trainers: WeakKeyDictionary[Task, SimpleQueue[Trainer]] = WeakKeyDictionary()
+        self._pace: dict[type, float] = {}  # seconds an item took, by the kind of job
+        self._free: WeakKeyDictionary[Task, SimpleQueue[Trainer]] = WeakKeyDictionary()
 
-    def map(
-        self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]
-    ) -> Iterator[B]:
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
+        return f"{self.workers} workers, in Python"
+
+    def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         pool, free = self._ready(task)
+        stop = torch.zeros(1, dtype=torch.uint8)  # which C++ sees as well
 
-        def run(item: A) -> B:
-            trainer = free.get()
+        def run(block: list[A]) -> list[B]:
+            trainer, began = free.get(), time.perf_counter()
+            trainer.stop = stop
             try:
-                return job(trainer, item)
+                return [job(trainer, item) for item in block]
             finally:
                 free.put(trainer)
+                self._pace[type(job)] = (time.perf_counter() - began) / len(block)
 
-        waiting: deque[Future[B]] = deque()
+        running: deque[Future[list[B]]] = deque()
+        waiting = iter(items)
         try:
-            for item in items:
-                waiting.append(pool.submit(run, item))
-                if len(waiting) > 2 * self.workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
+            while block := list(islice(waiting, self._block(type(job)))):
+                running.append(pool.submit(run, block))
+                if len(running) > 2 * self.workers:
+                    yield from running.popleft().result()
+            while running:
+                yield from running.popleft().result()
+        finally:  # after an error or an interrupt, nobody needs the others
+            stop.fill_(1)
+            for future in running:
                 future.cancel()
+            wait(running)
+
+    def _block(self, kind: type) -> int:
+        """How many items a worker takes at once: more if they are short."""
+        return max(1, min(LARGEST, int(BLOCK_SECONDS / self._pace.get(kind, BLOCK_SECONDS))))
 
     def _ready(self, task: Task) -> tuple[ThreadPoolExecutor, SimpleQueue[Trainer]]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.workers, "undrift", torch.set_num_threads, (1,))
-        if task not in self._trainers:
-            free: SimpleQueue[Trainer] = SimpleQueue()
+        if task not in self._free:
+            self._free[task] = SimpleQueue()
             for _ in range(self.workers):
-                free.put(self.trainer(task.replica()))
-            self._trainers[task] = free
-        return self._pool, self._trainers[task]
+                self._free[task].put(self.trainer(task.replica()))
+        return self._pool, self._free[task]
 
 
 def cores() -> int:
     """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 
 from undrift.config import UndriftError
 
@@ -27,7 +26,9 @@ def load() -> None:
 
     Raises `UndriftError` with the reason where it cannot be had.
     """
-    library = folder() / f"undrift-{_fingerprint()}.so"
+    from filelock import FileLock  # imported where it is used, as it takes a while
+
+    library = folder() / f"undrift-{fingerprint()}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(library.with_suffix(".lock")):
@@ -42,7 +43,7 @@ def load() -> None:
 
 
 def folder() -> Path:
-    """Where compiled libraries are kept: $UNDRIFT_CACHE, or the user's cache folder."""
+    """Where what was compiled and tried is kept: in $UNDRIFT_CACHE, or the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "undrift"
     return Path(os.environ.get("UNDRIFT_CACHE", default)) / "native"
 
@@ -54,7 +55,8 @@ def _compiler() -> str:
     return compiler
 
 
-def _fingerprint() -> str:
+@cache
+def fingerprint() -> str:
     """What the compiled library depends on: the sources, torch, Python's platform and the CPU."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]

@@ -11,7 +11,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -20,8 +19,6 @@ namespace {
 
 using at::Tensor;
 using c10::IValue;
-
-std::atomic<bool> stopping{false};
 
 struct Instruction {
   c10::OperatorHandle op;
@@ -86,8 +83,20 @@ struct Program : torch::CustomClassHolder {
   }
 
   void take(const Tensor& data, const Tensor& labels, const Tensor& rows) {
-    at::index_select_out(inputs, data, 0, rows);
-    at::index_select_out(targets, labels, 0, rows);
+    gather(inputs, data, rows);
+    gather(targets, labels, rows);
+  }
+
+  static void gather(Tensor& out, const Tensor& data, const Tensor& rows) {
+    if (!out.is_contiguous() || !data.is_contiguous()) {
+      at::index_select_out(out, data, 0, rows);
+      return;
+    }
+    const int64_t n = rows.numel(), *row = rows.data_ptr<int64_t>();
+    const size_t size = out.nbytes() / std::max<int64_t>(n, 1);
+    const char* from = static_cast<const char*>(data.data_ptr());
+    char* to = static_cast<char*>(out.data_ptr());
+    for (int64_t i = 0; i < n; i++) std::memcpy(to + i * size, from + row[i] * size, size);
   }
 };
 
@@ -266,10 +275,10 @@ struct Walk {
 template <typename T>
 void walk_as(Program& program, const Rule& rule, const std::vector<Tensor>& vectors,
              std::vector<double> constants, const Tensor& data, const Tensor& labels,
-             const Tensor& rows, double* losses) {
+             const Tensor& rows, const volatile uint8_t* stop, double* losses) {
   Walk<T> walk(program, rule, vectors, std::move(constants));
   for (int64_t k = 0; k < rows.size(0); k++) {
-    TORCH_CHECK(!stopping, "stopped");
+    TORCH_CHECK(!*stop, "stopped");
     program.take(data, labels, rows.select(0, k));
     walk.step(losses[k]);
   }
@@ -277,18 +286,20 @@ void walk_as(Program& program, const Rule& rule, const std::vector<Tensor>& vect
 
 Tensor walk(const c10::intrusive_ptr<Program>& program, const c10::intrusive_ptr<Rule>& rule,
             std::vector<Tensor> vectors, std::vector<double> constants, Tensor data, Tensor labels,
-            Tensor rows) {
+            Tensor rows, Tensor stop) {
   Bare bare;
   Tensor losses = at::empty({rows.size(0)}, at::kDouble);
   double* out = losses.data_ptr<double>();
+  const uint8_t* flag = stop.data_ptr<uint8_t>();
   if (program->x.scalar_type() == at::kDouble)
-    walk_as<double>(*program, *rule, vectors, std::move(constants), data, labels, rows, out);
+    walk_as<double>(*program, *rule, vectors, std::move(constants), data, labels, rows, flag, out);
   else
-    walk_as<float>(*program, *rule, vectors, std::move(constants), data, labels, rows, out);
+    walk_as<float>(*program, *rule, vectors, std::move(constants), data, labels, rows, flag, out);
   return losses;
 }
 
 TORCH_LIBRARY_FRAGMENT(undrift, m) {
+  m.class_<Rule>("Rule").def(torch::init<std::vector<int64_t>, int64_t, int64_t>());
   m.class_<Program>("Program")
       .def(torch::init<Tensor, Tensor, Tensor, Tensor, std::vector<Tensor>>())
       .def("begin", [](const c10::intrusive_ptr<Program>& p, std::string name, std::string overload,
@@ -310,13 +321,11 @@ TORCH_LIBRARY_FRAGMENT(undrift, m) {
       .def("number", &Program::number)
       .def("out", &Program::out)
       .def("skip", [](const c10::intrusive_ptr<Program>& p) { p->out(Tensor()); })
+      .def("walk", walk)
       .def("run", [](const c10::intrusive_ptr<Program>& p) {
         Bare bare;
         p->run();
       });
-  m.class_<Rule>("Rule").def(torch::init<std::vector<int64_t>, int64_t, int64_t>());
-  m.def("walk", walk);
-  m.def("stop", [](bool yes) { stopping = yes; });
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ from undrift.core import Algorithm, Client, Struct
 from undrift.local import Trainer, Work
 from undrift.native import load
 from undrift.native.program import Program, Unsuitable, record
-from undrift.native.rule import step
+from undrift.native.rule import Recipe, Step, recipe
 from undrift.rng import Keyed, stream
 from undrift.task import Task
 
@@ -25,6 +25,10 @@ CHUNK_BYTES = 2**25
 
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""
+
+
+RECIPES = 256
+"""Recipes of local steps that are kept: one for each set of numbers in them."""
 
 
 class Recorded(Trainer):
@@ -38,6 +42,7 @@ class Recorded(Trainer):
         super().__init__(task)
         self.buffers = task.unpack(task.buffers0)
         self.programs: dict[Any, Program] = {}
+        self.recipes: dict[Any, Recipe] = {}
         self.reasons: dict[Any, str] = {}
         """why the model (None) or an algorithm runs in Python"""
         try:
@@ -48,7 +53,7 @@ class Recorded(Trainer):
     def gradient(
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        program = self._program(inputs, targets, torch.arange(len(targets)))
+        program = self._program(inputs, targets, torch.arange(len(targets))[None])
         if program is None:
             return super().gradient(x, buffers, inputs, targets)
         self._load(buffers)
@@ -75,27 +80,49 @@ class Recorded(Trainer):
             return super().walk(*plain)
         homes: dict[str, Tensor] = {}
         losses: list[Tensor] = []
-        decay = work.local.weight_decay
         try:
-            now = step(algorithm, local, down, me, c, decay, self.task.x, self.task.g, homes)
+            now = self._step(algorithm, work, c, local, down, me, homes)
         except Unsuitable as reason:
             self.reasons[algorithm] = str(reason)
             return super().walk(*plain)
         for inputs, targets, rows in _chunks(work, now.once):
-            program = self._program(inputs, targets, rows[0])
+            program = self._program(inputs, targets, rows)
             if program is None:
                 return super().walk(*plain)
             if not losses:
                 self._load(buffers)
             elif now.once:
-                now = step(algorithm, now.local, down, me, c, decay, self.task.x, self.task.g, homes)
-            losses.append(
-                torch.ops.undrift.walk(
-                    program.code, now.rule, now.vectors, now.constants, inputs, targets, rows
-                )
-            )
+                now = self._step(algorithm, work, c, now.local, down, me, homes)
+            given = (now.rule, now.vectors, now.constants, inputs, targets, rows, self.stop)
+            losses.append(program.code.walk(*given))
         self._store(buffers)
-        return now.local | Struct(y=now.local.y.clone()), torch.cat(losses)
+        local = now.local | Struct(y=now.local.y.clone())
+        return local, losses[0] if len(losses) == 1 else torch.cat(losses)
+
+    def _step(
+        self,
+        algorithm: Algorithm,
+        work: Work,
+        c: Client,
+        local: Struct,
+        down: Struct,
+        me: Struct,
+        homes: dict[str, Tensor],
+    ) -> Step:
+        """The next local step; clients with the same numbers share its recipe."""
+        decay = work.local.weight_decay
+        numbers = [
+            value
+            for record in (local, down, me)
+            for _, value in record.leaves()
+            if not isinstance(value, Tensor)
+        ]
+        key = (algorithm, decay, c.t, c.n, c.steps, c.lr, c.lr0, c.n_mean, *numbers)
+        if key not in self.recipes:
+            if len(self.recipes) == RECIPES:
+                self.recipes.clear()
+            self.recipes[key] = recipe(algorithm, local, down, me, c, decay)
+        return self.recipes[key].step(local, down, me, self.task.x, self.task.g, homes)
 
     def _load(self, buffers: dict[str, Tensor]) -> None:
         for name, buffer in self.buffers.items():
@@ -106,13 +133,13 @@ class Recorded(Trainer):
             buffers[name] = buffer.clone()
 
     def _program(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Program | None:
-        """The program for batches like the one in these rows; None if there can be none."""
+        """The program for batches like those in these rows; None if there can be none."""
         if None in self.reasons:
             return None
-        key = (len(rows), inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
+        key = (rows.shape[1], inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
         if key not in self.programs:
             try:
-                program = self._record(inputs[rows], targets[rows])
+                program = self._record(inputs[rows[0]], targets[rows[0]])
             except Unsuitable as reason:
                 self.reasons[None] = str(reason)
                 return None
@@ -164,12 +191,12 @@ def _chunks(work: Work, single: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]
         rows = np.arange(len(work.rows))
     else:
         rng = stream(work.seed, "augmentation", work.t, work.client)
-    for _, same in groupby(work.batches, len):
-        batches = list(same)
+    equal = isinstance(work.batches, np.ndarray)
+    for same in [work.batches] if equal else (list(some) for _, some in groupby(work.batches, len)):
+        batches = np.asarray(same)
         if rng is None:
-            places = torch.from_numpy(rows[np.stack(batches)])
-            for part in places.split(1 if single else len(batches)):
-                yield inputs, targets, part
+            places = torch.from_numpy(rows[batches])
+            yield from ((inputs, targets, one) for one in (places.split(1) if single else [places]))
             continue
         count = 1 if single else max(1, CHUNK_BYTES // (data.example.nbytes * len(batches[0])))
         for k in range(0, len(batches), count):

@@ -43,21 +43,59 @@ class Step:
     """whether the next step has other numbers"""
 
 
-def step(
-    algorithm: Algorithm,
-    local: Struct,
-    down: Struct,
-    me: Struct,
-    c: Client,
-    weight_decay: float,
-    x: Tensor,
-    g: Tensor,
-    homes: dict[str, Tensor],
-) -> Step:
-    """The next local step; the model is at x and its gradient at g where the program runs.
+@dataclass(frozen=True)
+class Recipe:
+    """A local step of any client with the same numbers.
 
-    `homes` is the memory of the variables that steps change, filled at the first step.
+    names    where each input of the plan is found: which record (0 local, 1 down, 2 me), and path
+    changed  the variables that it changes, by path, and the places of their symbols
+    new      the client's variables after it, symbols for vectors
     """
+
+    plan: Plan
+    names: dict[int, tuple[int, str]]
+    constants: list[float]
+    changed: dict[str, int]
+    new: Struct
+    once: bool
+
+    def step(
+        self,
+        local: Struct,
+        down: Struct,
+        me: Struct,
+        x: Tensor,
+        g: Tensor,
+        homes: dict[str, Tensor],
+    ) -> Step:
+        """The step of one client; the model is at x and its gradient at g where the program runs.
+
+        `homes` is the memory of the variables that steps change, filled at the first step.
+        """
+        leaves = [dict(record.leaves()) for record in (local, down, me)]
+        for name in self.changed:
+            if name not in homes:
+                at_x = self.plan.moves_x and name == "y"
+                homes[name] = x.copy_(leaves[0][name]) if at_x else leaves[0][name].clone()
+        leaves[0] |= homes
+        vectors = []
+        for place in self.plan.vectors:
+            if place == GRADIENT:
+                vectors.append(g)
+            elif place == SCRATCH:
+                vectors.append(torch.empty_like(x))
+            else:
+                record, name = self.names[place]
+                vectors.append(leaves[record][name])
+        return Step(
+            self.plan.rule, vectors, self.constants, _at_home(self.new, leaves[0]), self.once
+        )
+
+
+def recipe(
+    algorithm: Algorithm, local: Struct, down: Struct, me: Struct, c: Client, weight_decay: float
+) -> Recipe:
+    """The next local step of an algorithm, for all clients that have these numbers."""
     tape = Tape()
     old, its_down, its_me = tape.take(local), tape.take(down), tape.take(me)
 
@@ -73,26 +111,21 @@ def step(
     except Exception as error:
         raise Unsuitable(f"a local step that fails on symbols: {error}") from None
 
-    before, after = dict(old.leaves()), dict(new.leaves())
-    changed, once = _changes(before, after)
+    before = dict(old.leaves())
+    changed, once = _changes(before, dict(new.leaves()))
     form = tuple(
         (s.code, s.number, *(a.place if isinstance(a, Symbol) else -1 for a in s.args))
         for s in tape.symbols
     )
     plan = _plan(form, tuple(changed.values()), before["y"].place)
-    for name, (place, _) in changed.items():
-        value: Tensor = tape.symbols[place].args[0]
-        if name not in homes:
-            at_x = plan.moves_x and place == before["y"].place
-            homes[name] = x.copy_(value) if at_x else value.clone()
-        tape.symbols[place].args = (homes[name],)
-    known = {GRADIENT: g}
-    vectors = [
-        torch.empty_like(x) if place == SCRATCH else known.get(place, tape.symbols[place].args[0])
-        for place in plan.vectors
-    ]
+    names = {
+        symbol.place: (number, name)
+        for number, record in enumerate((old, its_down, its_me))
+        for name, symbol in record.leaves()
+        if isinstance(symbol, Symbol)
+    }
     constants = [0.0 if at is None else float(tape.symbols[at[0]].args[at[1]]) for at in plan.numbers]
-    return Step(plan.rule, vectors, constants, _at_home(new, local, homes), once)
+    return Recipe(plan, names, constants, {name: was for name, (was, _) in changed.items()}, new, once)
 
 
 def _changes(
@@ -117,15 +150,13 @@ def _changes(
     return changed, numbers
 
 
-def _at_home(new: Struct, local: Struct, homes: dict[str, Tensor], prefix: str = "") -> Struct:
+def _at_home(new: Struct, vectors: dict[str, Any], prefix: str = "") -> Struct:
     """The variables after a step: vectors where steps change them, numbers as they became."""
 
     def value(name: str, after: Any) -> Any:
         if isinstance(after, Struct):
-            return _at_home(after, getattr(local, name), homes, f"{prefix}{name}.")
-        if isinstance(after, Symbol):
-            return homes.get(prefix + name, getattr(local, name))
-        return after
+            return _at_home(after, vectors, f"{prefix}{name}.")
+        return vectors[prefix + name] if isinstance(after, Symbol) else after
 
     return Struct(**{name: value(name, after) for name, after in new.items()})
 
