@@ -102,9 +102,9 @@ def order(algorithm: Algorithm) -> None:
 
 def engines(algorithm: Algorithm) -> None:
     """Where and when clients run does not matter, nor how many workers there are."""
+    kinds: list[Engine] = [Sequential(), _Backwards(), Threads(3), Compiled(1), Compiled(3)]
     plain, *threads, one, many = (
-        list(_run(algorithm, *_problem(), engine=engine))[-1].state
-        for engine in (Sequential(), _Backwards(), Threads(3), Compiled(1), Compiled(3))
+        list(_run(algorithm, *_problem(), engine=kind))[-1].state for kind in kinds
     )
     for other in threads:
         _same_bits(plain, other, "if clients run in another order")
@@ -244,12 +244,12 @@ def _run(
         sampler=sampler,
         local=local,
         state=state,
-        engine=engine,
+        engine=engine or Sequential(),
         population=lambda t: cast(Sequence[int], _PLANS[t - 1].registered),
     )
 
 
-class _Backwards:
+class _Backwards(Sequential):
     """An engine that runs the last client first."""
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:

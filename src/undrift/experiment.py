@@ -22,6 +22,7 @@ from undrift.data.partition import PARTITIONS, Partition, federate
 from undrift.data.source import DataSet, Source
 from undrift.data.sources import dataset
 from undrift.data.text import Sequences
+from undrift.engines import Engine, usual_engine
 from undrift.metrics import Meter
 from undrift.models import MODELS, Model
 from undrift.names import algorithm
@@ -140,14 +141,21 @@ class Experiment(Config):
         return task, data
 
     def run(
-        self, made: Algorithm, seed: int, task: Task, data: FederatedData
+        self,
+        made: Algorithm,
+        seed: int,
+        task: Task,
+        data: FederatedData,
+        engine: Engine | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Run one algorithm on a seed's task and data, yielding metrics at each evaluation.
 
+        `engine` is where it runs, and no part of the experiment; the fastest if not given.
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
         cost = RoundCost.of(made, task, data.example)
-        meter = Meter(made, task, data, cost)
+        engine = engine or usual_engine()
+        meter = Meter(made, task, data, cost, engine)
         for round in rounds(
             made,
             task,
@@ -156,6 +164,7 @@ class Experiment(Config):
             sampler=self.sampler,
             local=self.local,
             seed=seed,
+            engine=engine,
             dropout=self.dropout,
             keep_models=self.all_clients,
         ):

@@ -46,8 +46,9 @@ class Work:
     @property
     def samples(self) -> int:
         """How many samples its mini-batches have, all together."""
-        same = isinstance(self.batches, np.ndarray)
-        return self.batches.size if same else sum(map(len, self.batches))
+        if isinstance(self.batches, np.ndarray):
+            return self.batches.size
+        return sum(map(len, self.batches))
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def client_survey(
         return algorithm.survey(down, me, trainer.facts(work, buffers))
 
 
-class named:  # noqa: N801
+class named:
     """Errors inside say where they happened."""
 
     def __init__(self, work: Work, stage: str) -> None:

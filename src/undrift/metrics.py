@@ -12,10 +12,30 @@ from torch import Tensor
 
 from undrift.core import Algorithm
 from undrift.cost import RoundCost
-from undrift.data.federated import FederatedData
+from undrift.data.federated import FederatedData, Transform
+from undrift.engines import Engine
+from undrift.local import Trainer
 from undrift.rounds import Round
 from undrift.stats import cosine
-from undrift.task import Task
+from undrift.task import CHUNK, Task
+
+PART = 4 * CHUNK
+"""Samples that a worker evaluates at once."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The evaluation of a part of the samples."""
+
+    x: Tensor
+    buffers: Tensor
+    inputs: Tensor
+    targets: Tensor
+    transform: Transform | None
+
+    def __call__(self, trainer: Trainer, part: slice) -> tuple[float, int, int]:
+        some = (self.inputs[part], self.targets[part], self.transform)
+        return trainer.task.score(self.x, self.buffers, *some)
 
 
 @dataclass
@@ -26,6 +46,7 @@ class Meter:
     task: Task
     data: FederatedData
     cost: RoundCost
+    engine: Engine
     dropped: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
@@ -74,15 +95,30 @@ class Meter:
         for name, x in models.items():
             known = [result for result in tested if torch.equal(result[0], x)]
             if not known:  # cloud and aggregate are one model in many algorithms
-                known = [(x, *self.task.evaluate(x, round.buffers, *self.data.test))]
+                known = [(x, *self.evaluate(x, round.buffers, *self.data.test))]
                 tested += known
             _, loss, accuracy = known[0]
             row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         chosen = self.algorithm.deploys
         if len(self.data.held_out):
-            held = self.task.evaluate(models[chosen], round.buffers, *self.data.validation)
+            held = self.evaluate(models[chosen], round.buffers, *self.data.validation)
             row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
         return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}
+
+    def evaluate(
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        transform: Transform | None,
+    ) -> tuple[float, float]:
+        """Mean loss and share of right answers, worked out by all workers."""
+        scoring = Scoring(x, buffers, inputs, targets, transform)
+        parts = (slice(start, start + PART) for start in range(0, len(targets), PART))
+        scores = list(self.engine.map(scoring, self.task, parts))
+        loss, right, total = (sum(column) for column in zip((0.0, 0, 0), *scores, strict=True))
+        return self.task.rates(loss, int(right), int(total))
 
     def label_similarity(self, cohort: tuple[int, ...]) -> float:
         """Cosine of the cohort's label distribution and everybody's (FedGLAD, Eq. 16 to 18)."""

@@ -14,6 +14,7 @@ from undrift.batches import Batch, Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
+from undrift.engines import Sequential
 from undrift.rounds import rounds
 from undrift.sampling import Cohort, Sampler, Urn
 from undrift.task import Loss, Task, suitable_loss
@@ -117,6 +118,7 @@ def replay(
         sampler=_Planned(plans),
         local=_Script(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, plans=plans, work=work),
         population=lambda t: _or(plans[t - 1].registered, everyone),
+        engine=Sequential(),
     ):
         state = dict(_arrays(round.server))
         snapshots.append(

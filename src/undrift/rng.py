@@ -36,11 +36,11 @@ def torch_stream(seed: int, purpose: str, *where: int) -> Iterator[None]:
         yield
 
 
-class Keyed(TorchDispatchMode):
+class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside the block, random tensors of this thread come from the generator given."""
 
     def __init__(self, generator: torch.Generator) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.generator = generator
         self.drew = False
 

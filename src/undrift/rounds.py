@@ -16,7 +16,7 @@ from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
-from undrift.engines import Engine, Sequential
+from undrift.engines import Engine, usual_engine
 from undrift.local import Trainer, Work, client_round, client_survey
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
@@ -39,7 +39,7 @@ class State:
     models: Store | None = None
     """last delivered model y of each client, if asked for"""
     everyone: Tensor | None = None
-    """mean of the last models of all clients, the first model for those that have none, in float64"""
+    """mean over all clients of their last models, the first one where there is none, in float64"""
     attention: np.ndarray | None = None
     """what the sampler remembers"""
 
@@ -115,7 +115,7 @@ def rounds(
     sampler      which clients take part; 10 at random if not given
     local        what they do: step size, batches, amount of work
     seed         of cohorts, batches and everything else that is random
-    engine       where clients run
+    engine       where clients run; the fastest that there is for the task if not given
     population   which clients are registered in a round; all of them if not given
     dropout      chance that a client fails to deliver
     state        where to go on from; it is changed in place
@@ -130,14 +130,16 @@ def rounds(
     if not 0 <= dropout <= 1:
         raise UndriftError(f"dropout={dropout}: must be between 0 and 1")
     sampler = sampler or Uniform(min(10, len(data)))
-    server = Server(algorithm, task, sampler, engine or Sequential(), data.sizes)
-    state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
     local = local or Local()
+    engine = engine or usual_engine()
+    prepare(engine, task, data, local)
+    server = Server(algorithm, task, sampler, engine, data.sizes)
+    state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
     while state.t < total:
         began = time.perf_counter()
         t = state.t + 1
         registered = _registered(population, t, len(data))
-        sizes = data.sizes[registered]
+        sizes = data.sizes if population is None else data.sizes[registered]
         cohort = sampler.draw(Urn(t, registered, sizes, stream(seed, "cohort", t), state.attention))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
@@ -146,6 +148,16 @@ def rounds(
         n_mean = float(sizes.mean()) if len(sizes) else 0.0
         works = [Work(t, i, seed, data, local, n_mean) for i in cohort.ids if i not in dropped]
         yield server.play(state, cohort, works, dropped, len(registered), began)
+
+
+def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> str:
+    """Let an engine get ready for batches of this data, and say what it does and why."""
+    client = int(np.argmax(data.sizes))
+    count = int(data.sizes[client])
+    if count == 0:
+        return "nobody has samples"
+    rows = data.rows(client)[: count if local.batching == "full" else min(local.batch_size, count)]
+    return engine.prepare(task, *data.batch(rows))
 
 
 def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:
@@ -359,7 +371,9 @@ class Server:
     ) -> None:
         """What is kept of single updates, where somebody asked for it."""
         if state.models is not None and state.everyone is not None:
-            weights = self.sizes if self.algorithm.weights == "samples" else np.ones(len(self.sizes))
+            weights = (
+                self.sizes if self.algorithm.weights == "samples" else np.ones(len(self.sizes))
+            )
             for i, delta in deltas.items():
                 y = x - delta
                 old = state.models[i].y if i in state.models else self.task.x0

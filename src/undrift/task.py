@@ -178,7 +178,6 @@ class Task:
         buffers |= self.taken(buffers)
         return loss.detach(), self.g.clone()
 
-    @torch.no_grad()
     def evaluate(
         self,
         x: Tensor,
@@ -188,6 +187,18 @@ class Task:
         transform: Transform | None = None,
     ) -> tuple[float, float]:
         """Mean loss and, for classes and tokens, the share of right answers (else nan)."""
+        return self.rates(*self.score(x, buffers, inputs, targets, transform))
+
+    @torch.no_grad()
+    def score(
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        transform: Transform | None = None,
+    ) -> tuple[float, int, int]:
+        """Total loss, right answers and all answers, which add up over parts of the samples."""
         self.x.copy_(x)
         self.put(self.unpack(buffers))
         self.model.eval()
@@ -201,6 +212,10 @@ class Task:
                 total += answers
             if self.predicts:
                 right += int((outputs.argmax(1) == wanted).sum())
+        return loss, right, total
+
+    def rates(self, loss: float, right: int, total: int) -> tuple[float, float]:
+        """Mean loss and share of right answers, from totals."""
         if not total:
             return math.nan, math.nan
         return loss / total, right / total if self.predicts else math.nan

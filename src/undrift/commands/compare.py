@@ -22,8 +22,11 @@ from rich.progress import (
 from undrift.batches import Local
 from undrift.data.federated import FederatedData
 from undrift.data.fetch import use_data_dir
+from undrift.engines import Engine, EngineName
+from undrift.engines import engine as make_engine
 from undrift.experiment import Experiment
 from undrift.report import read_run, require_extras, rich_table, summarise, write_report
+from undrift.rounds import prepare
 from undrift.runs import RunWriter
 from undrift.task import Task
 
@@ -51,6 +54,8 @@ def compare(
     target: float | None = None,
     dropout: float = 0.0,
     all_clients: bool = False,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     out: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:
@@ -99,6 +104,10 @@ def compare(
         Chance that a client fails to deliver in a round.
     all_clients
         Also evaluate the mean of all clients' last models.
+    engine
+        Where clients run: compiled, threads, sequential, or auto for the fastest of them.
+    workers
+        Clients that run side by side; one for each core if not given. Results do not depend on it.
     out
         Folder for the results and the report; runs/HASH if not given.
     json_
@@ -131,13 +140,15 @@ def compare(
         dropout=dropout,
         all_clients=all_clients,
     )
-    run(experiment, out, as_json=json_)
+    run(experiment, out, make_engine(engine, workers), as_json=json_)
 
 
 def run_file(
     file: Path,
     *,
     data_dir: Path | None = None,
+    engine: EngineName = "auto",
+    workers: int | None = None,
     out: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:
@@ -154,6 +165,10 @@ def run_file(
         The experiment.
     data_dir
         Folder that holds the data set's files, if you have them already; they are downloaded else.
+    engine
+        Where clients run: compiled, threads, sequential, or auto for the fastest of them.
+    workers
+        Clients that run side by side; one for each core if not given. Results do not depend on it.
     out
         Folder for the results and the report; runs/HASH if not given.
     json_
@@ -161,7 +176,7 @@ def run_file(
     """
     use_data_dir(data_dir)
     experiment = Experiment.from_toml(file)
-    run(experiment, out, as_json=json_)
+    run(experiment, out, make_engine(engine, workers), as_json=json_)
 
 
 def demo(*, out: Path = Path("demo-report")) -> None:
@@ -195,7 +210,7 @@ def demo(*, out: Path = Path("demo-report")) -> None:
     )
 
 
-def run(experiment: Experiment, out: Path | None, *, as_json: bool = False) -> None:
+def run(experiment: Experiment, out: Path | None, engine: Engine, *, as_json: bool = False) -> None:
     """Run an experiment, showing what happens, and write its report."""
     folder = out or Path("runs") / experiment.hash
     command = shlex.join(["undrift", *sys.argv[1:]])
@@ -205,7 +220,8 @@ def run(experiment: Experiment, out: Path | None, *, as_json: bool = False) -> N
     writer = RunWriter(folder, experiment, command, *first)
     console = Console(quiet=as_json)
     try:
-        _run_all(experiment, writer, first, console, as_json)
+        console.print(f"engine: {prepare(engine, *first, experiment.local)}", highlight=False)
+        _run_all(experiment, writer, first, engine, console, as_json)
     except KeyboardInterrupt:
         sys.stderr.write(f"stopped; what was measured so far is in {folder}\n")
         sys.exit(130)
@@ -224,6 +240,7 @@ def _run_all(
     experiment: Experiment,
     writer: RunWriter,
     first: tuple[Task, FederatedData],
+    engine: Engine,
     console: Console,
     as_json: bool,
 ) -> None:
@@ -248,7 +265,7 @@ def _run_all(
             for made, label, bar in zip(experiment.algorithms, writer.labels, bars, strict=True):
                 progress.start_task(bar)
                 accuracy = ""
-                for measured in experiment.run(made, seed, task, data):
+                for measured in experiment.run(made, seed, task, data, engine):
                     row = writer.add(measured)
                     accuracy = f"accuracy {_percent(row['accuracy'])}"
                     done = number * experiment.rounds + row["round"]

@@ -1,10 +1,37 @@
 """Engines: where clients run. They map a job over the clients of a round, in order."""
 
+from functools import cache
+from typing import Literal
+
 from undrift.engines.compiled import Auto, Compiled
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 
-ENGINES = {"auto": Auto, "compiled": Compiled, "threads": Threads, "sequential": Sequential}
-"""by the names that the command line knows"""
+EngineName = Literal["auto", "compiled", "threads", "sequential"]
 
-__all__ = ["ENGINES", "Auto", "Compiled", "Engine", "Sequential", "Threads"]
+
+def engine(name: EngineName, workers: int | None = None) -> Engine:
+    """An engine by its name; `workers` is for those that have any."""
+    if name == "sequential":
+        return Sequential()
+    kinds: dict[str, type[Auto | Threads]]
+    kinds = {"auto": Auto, "compiled": Compiled, "threads": Threads}
+    return kinds[name](workers)
+
+
+@cache
+def usual_engine() -> Auto:
+    """The engine that serves whoever names none."""
+    return Auto()
+
+
+__all__ = [
+    "Auto",
+    "Compiled",
+    "Engine",
+    "EngineName",
+    "Sequential",
+    "Threads",
+    "engine",
+    "usual_engine",
+]

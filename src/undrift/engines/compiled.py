@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 
 from undrift import native
+from undrift.config import UndriftError
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.local import Trainer
@@ -32,7 +33,7 @@ class Compiled(Threads):
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
         reason, _ = trial(task, inputs, targets)
-        return f"{self.workers} workers, " + (f"in Python: {reason}" if reason else "compiled")
+        return _told(self.workers, reason)
 
 
 class Auto:
@@ -46,26 +47,34 @@ class Auto:
 
     def __init__(self, workers: int | None = None) -> None:
         self.threads, self.compiled = Threads(workers), Compiled(workers)
-        self._chosen: WeakKeyDictionary[Task, Engine] = WeakKeyDictionary()
+        self._chosen: WeakKeyDictionary[Task, tuple[Engine, str]] = WeakKeyDictionary()
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
+        if task not in self._chosen:
+            self._chosen[task] = self._choose(task, inputs, targets)
+        return self._chosen[task][1]
+
+    def _choose(self, task: Task, inputs: Tensor, targets: Tensor) -> tuple[Engine, str]:
         if task.x0.device.type != "cpu":
-            self._chosen[task] = Sequential()
-            return f"one client after another, on {task.x0.device}"
+            return Sequential(), f"one client after another, on {task.x0.device}"
         reason = _remembered(task, inputs, targets)
-        self._chosen[task] = self.threads if reason else self.compiled
-        how = f"in Python: {reason}" if reason else "compiled"
-        return f"{self.threads.workers} workers, {how}"
+        return self.threads if reason else self.compiled, _told(self.threads.workers, reason)
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
-        return self._chosen.get(task, self.threads).map(job, task, items)
+        engine, _ = self._chosen.get(task, (self.threads, ""))
+        return engine.map(job, task, items)
+
+
+def _told(workers: int, reason: str | None) -> str:
+    """What an engine does, in a line."""
+    return f"{workers} workers, " + (f"in Python: {reason}" if reason else "compiled")
 
 
 def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     """Why this model should not run compiled, from the cache or from a trial."""
     try:
         native.load()
-    except native.UndriftError as error:
+    except UndriftError as error:
         return str(error)
     about = (str(task.model), len(task.x0), str(task.x0.dtype), inputs.shape, inputs.dtype)
     key = hashlib.sha256(repr((native.fingerprint(), about)).encode()).hexdigest()[:16]

@@ -35,7 +35,7 @@ def load() -> None:
             if not library.exists():
                 _compile(library)
     try:
-        torch.ops.load_library(str(library))
+        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
     except OSError as error:
         raise UndriftError(
             f"{library} cannot be loaded ({error}); delete it to build it anew"

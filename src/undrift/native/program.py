@@ -58,7 +58,7 @@ class Call:
         ]
 
 
-class Recorder(Keyed):
+class Recorder(Keyed):  # type: ignore[no-untyped-call]
     """Notes every operator."""
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -144,9 +144,7 @@ def record(
     calls = _needed(_moving(recorder.calls, [inputs, targets, task.x, *buffers.values()]), found)
     layout = _lay_out(calls, [loss, *after.values()], task, gradients)
     result = layout.window(loss)
-    program = torch.classes.undrift.Program(
-        task.x, inputs, targets, result, list(buffers.values())
-    )
+    program = torch.classes.undrift.Program(task.x, inputs, targets, result, list(buffers.values()))
     for call in calls:
         _emit(program, call, layout, generator)
     for gradient, home in zip(gradients, task.split(task.g), strict=True):
@@ -154,7 +152,12 @@ def record(
             _emit(program, Call(aten.copy_.default, [home, gradient, False], []), layout, generator)
     for name, buffer in buffers.items():
         if after[name] is not buffer:
-            _emit(program, Call(aten.copy_.default, [buffer, after[name], False], []), layout, generator)
+            _emit(
+                program,
+                Call(aten.copy_.default, [buffer, after[name], False], []),
+                layout,
+                generator,
+            )
     return Program(program, inputs, targets, result, any(draws(call.op) for call in calls))
 
 
@@ -266,7 +269,7 @@ def _lay_out(
                 free[sizes[ended]].append(layout.places[ended].storage)
             clock += 1
         if key in fresh or not free[sizes[key]]:
-            storage = torch.UntypedStorage(sizes[key])
+            storage = torch.UntypedStorage(sizes[key])  # type: ignore[no-untyped-call]
         else:
             storage = free[sizes[key]].pop()
         layout.places[key] = Place(storage)
@@ -306,12 +309,10 @@ def _emit(program: Any, call: Call, layout: Layout, generator: torch.Generator) 
     for argument, value in zip(arguments, call.args, strict=True):
         _push(program, argument, value, layout, generator)
     for out in outs:
-        if variant is not None:
-            program.tensor(layout.window(out))
-        elif out is None:
+        if out is None:
             program.skip()
         else:
-            program.out(layout.window(out))
+            (program.tensor if variant else program.out)(layout.window(out))
 
 
 def _push(

@@ -196,7 +196,7 @@ def _chunks(work: Work, single: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]
         batches = np.asarray(same)
         if rng is None:
             places = torch.from_numpy(rows[batches])
-            yield from ((inputs, targets, one) for one in (places.split(1) if single else [places]))
+            yield from ((inputs, targets, one) for one in (places[:, None] if single else [places]))
             continue
         count = 1 if single else max(1, CHUNK_BYTES // (data.example.nbytes * len(batches[0])))
         for k in range(0, len(batches), count):

@@ -124,8 +124,12 @@ def recipe(
         for name, symbol in record.leaves()
         if isinstance(symbol, Symbol)
     }
-    constants = [0.0 if at is None else float(tape.symbols[at[0]].args[at[1]]) for at in plan.numbers]
-    return Recipe(plan, names, constants, {name: was for name, (was, _) in changed.items()}, new, once)
+    constants = [
+        0.0 if at is None else float(tape.symbols[at[0]].args[at[1]]) for at in plan.numbers
+    ]
+    return Recipe(
+        plan, names, constants, {name: was for name, (was, _) in changed.items()}, new, once
+    )
 
 
 def _changes(
@@ -251,7 +255,7 @@ class _Planner:
         return self.form[symbol][0] in ("INPUT", "GRADIENT")
 
     def _homes(self) -> dict[int, int]:
-        """Changed variables that can be written where they are computed: nobody reads the old later."""
+        """Variables that can be changed where they are: nobody reads the old value later."""
         homes: dict[int, int] = {}
         for was, now in self.changed:
             later = self.order[self.order.index(now) + 1 :] if now in self.order else []
@@ -305,7 +309,9 @@ class _Planner:
             elif code == "DOT":
                 self.add(code, self.scalar[i], *(self.read(a) for a in args))
             elif number:
-                operands = [self.scalar[a] if a >= 0 else self.number((i, k)) for k, a in enumerate(args)]
+                operands = [
+                    self.scalar[a] if a >= 0 else self.number((i, k)) for k, a in enumerate(args)
+                ]
                 self.add(code, self.scalar[i], *operands)
             else:
                 if i in self.folded:

@@ -87,7 +87,7 @@ class Symbol:
     def __bool__(self) -> NoReturn:
         raise Unsuitable("a local step that looks at values")
 
-    __float__ = __int__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__  # type: ignore[assignment]
+    __float__ = __int__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__
 
     def abs(self) -> Symbol:
         return self._of("ABS")
@@ -124,7 +124,9 @@ class Symbol:
         return low if max is None else low.minimum(max)
 
     @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """torch.sqrt(v) is v.sqrt(), where that exists."""
         method = getattr(cls, function.__name__, None)
         if method is None or not isinstance(args[0], Symbol):
