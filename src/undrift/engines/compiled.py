@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -85,19 +86,23 @@ def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     reason, ratio = trial(task, inputs, targets)
     if reason is None and ratio < 0.9:
         reason = f"compiled, a step takes {1 / ratio:.1f} times as long"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(reason))
+    if not math.isnan(ratio):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(reason))
     return reason
 
 
 def trial(task: Task, inputs: Tensor, targets: Tensor) -> tuple[str | None, float]:
-    """Why a model cannot be recorded, if it cannot; else how much faster a recorded step is."""
+    """Why a model cannot be recorded, if it cannot, and how much faster a recorded step is."""
     trainer = Recorded(task.replica())
     seconds = []
     for gradient in (trainer.task.gradient, trainer.gradient):
         for _ in range(3):
             began = time.perf_counter()
-            gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
+            try:
+                gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
+            except Exception as error:  # a client will meet it again, and say where
+                return f"a step fails: {error}", math.nan
             last = time.perf_counter() - began
         seconds.append(last)
     return trainer.reasons.get(None), seconds[0] / seconds[1]

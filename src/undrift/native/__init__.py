@@ -93,8 +93,8 @@ def _run(commands: list[list[str]]) -> None:
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         for command in commands
     ]
-    for process in running:
-        _, errors = process.communicate()
+    told = [process.communicate()[1] for process in running]
+    for process, errors in zip(running, told, strict=True):
         if process.returncode:
             first = next((line for line in errors.splitlines() if "error" in line), errors[:300])
             raise UndriftError(f"the fast engine could not be compiled: {first}")

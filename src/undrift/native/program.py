@@ -24,6 +24,7 @@ aten = torch.ops.aten
 
 EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 FILLED = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones"}
+VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
 
 
@@ -183,15 +184,16 @@ def _moving(calls: list[Call], moving: list[Tensor]) -> list[Call]:
     random numbers) was computed for good.
     """
     live = {_key(t) for t in moving}
-    made = {_key(o) for c in calls for o in c.outs if o is not None}
+    made = {_key(o) for c in calls if not c.written for o in c.outs if o is not None}
     written = {_key(t) for c in calls for t in c.written}
     needed: list[Call] = []
     for call in calls:
-        tags = call.op.tags
-        if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
+        masked = any(t.dtype in (torch.bool, torch.uint8) for t in call.tensors[1:])
+        if call.name.startswith("index"):
+            if masked:
+                raise Unsuitable(f"{call.op} with a mask gives as many values as are true")
+        elif VALUES.intersection(call.op.tags):
             raise Unsuitable(f"{call.op} looks at values")
-        if call.name.startswith("index") and any(t.dtype == torch.bool for t in call.tensors):
-            raise Unsuitable(f"{call.op} with a mask gives as many values as are true")
         for t in call.written:
             if _key(t) not in live | made:
                 raise Unsuitable(f"{call.op} changes a tensor that is neither buffer nor parameter")
@@ -286,9 +288,9 @@ def _out_variant(call: Call) -> Any:
         schema = getattr(packet, name)._schema
         plain = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
         outs = [a for a in schema.arguments if a.is_out]
-        if outs and plain == arguments and len(outs) == len(call.outs):
-            if torch._C._dispatch_has_kernel_for_dispatch_key(schema.name + "." + name, "CPU"):
-                return getattr(packet, name)
+        fits = outs and plain == arguments and len(outs) == len(call.outs)
+        if fits and torch._C._dispatch_has_kernel_for_dispatch_key(f"{schema.name}.{name}", "CPU"):
+            return getattr(packet, name)
     return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -84,6 +86,7 @@ class Recorded(Trainer):
             now = self._step(algorithm, work, c, local, down, me, homes)
         except Unsuitable as reason:
             self.reasons[algorithm] = str(reason)
+            _say(f"{algorithm!r} trains in Python: {reason}")
             return super().walk(*plain)
         for inputs, targets, rows in _chunks(work, now.once):
             program = self._program(inputs, targets, rows)
@@ -140,7 +143,7 @@ class Recorded(Trainer):
         if key not in self.programs:
             try:
                 program = self._record(inputs[rows[0]], targets[rows[0]])
-            except Unsuitable as reason:
+            except Exception as reason:  # whatever it is, PyTorch itself may do better
                 self.reasons[None] = str(reason)
                 return None
             if len(self.programs) == SHAPES:
@@ -172,6 +175,12 @@ class Recorded(Trainer):
             self.generator.set_state(state)
             self._load(before)
         return program
+
+
+@cache
+def _say(message: str) -> None:
+    """Tell something once, however many workers find it out."""
+    logging.getLogger("undrift").warning(message)
 
 
 def _near(wanted: Tensor, got: Tensor) -> bool:

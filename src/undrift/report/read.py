@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -22,14 +22,13 @@ METRICS = (
     *("x_norm", "h_norm", "h_cosine", "drift", "gsi", "factor", "label_similarity"),
     *("delivered", "dropped", "bytes_down", "bytes_up", "flops", "seconds"),
 )
+"""what every curve has, if only as NaN"""
 
+FORMAT = 1
+"""of run directories; "format" in experiment.json says which one was written, the first if absent"""
 
-@dataclass(frozen=True)
-class Arm:
-    """One algorithm of a comparison; `label` is unique within its run."""
-
-    name: str
-    label: str
+PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
+"""settings that make up the problem to be solved, on which algorithms can be compared"""
 
 
 @dataclass(frozen=True)
@@ -58,87 +57,176 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """All that a run directory holds."""
+class Arm:
+    """One algorithm of a run.
 
-    experiment: Mapping[str, Any]
+    label             a short name, unique among all algorithms of a report
+    run               the name of its run
+    problem           what other runs must have in common with its own to be compared with it
+    seeds             those it is to run on; `curves` and `verdicts` are by seed
+    last_round        the last round that any algorithm of its run evaluated
+    """
+
     name: str
-    arms: tuple[Arm, ...]
+    label: str
+    run: str
+    problem: str
     seeds: tuple[int, ...]
-    target: float | None
-    curves: Mapping[tuple[str, int], Curve]
-    verdicts: tuple[Verdict, ...] = ()
-    label_counts: NDArray[np.int64] | None = None
-    """clients × classes; None where the task has no labels"""
+    curves: Mapping[int, Curve]
+    verdicts: Mapping[int, Verdict]
+    last_round: int
 
-    @property
-    def last_round(self) -> int:
-        """The last round that any run of the comparison evaluated."""
-        return max((int(curve.rounds[-1]) for curve in self.curves.values()), default=0)
-
-    def of(self, arm: Arm) -> dict[int, Curve]:
-        """The curves of one algorithm, by seed."""
-        found = {seed: self.curves.get((arm.name, seed)) for seed in self.seeds}
-        return {seed: curve for seed, curve in found.items() if curve is not None}
-
-    def diverged(self, arm: Arm) -> dict[int, Verdict]:
-        """The verdicts on one algorithm, by seed."""
-        return {v.seed: v for v in self.verdicts if v.algorithm == arm.name}
-
-    def recorded(self, metric: str) -> bool:
-        """Whether any run has a value of this metric."""
-        return any(bool(np.isfinite(curve[metric]).any()) for curve in self.curves.values())
-
-    def largest(self, metric: str) -> float:
-        """The largest value of a metric in any run; 0 if there is none."""
-        return max((float(np.nan_to_num(c[metric]).max()) for c in self.curves.values()), default=0)
-
-    def band(self, arm: Arm, metric: str) -> tuple[Floats, Floats | None]:
-        """Mean and sd over seeds, at the rounds all seeds evaluated; no sd for a single seed.
-
-        After one seed has ended, the mean of the others would flatter the algorithm: it ends too.
-        """
-        curves = list(self.of(arm).values())
-        shared = self.shared_rounds(arm)
-        if not shared.size:
-            return np.empty(0), None
-        rows = np.array([c[metric][np.isin(c.rounds, shared)] for c in curves])
-        return rows.mean(axis=0), rows.std(axis=0, ddof=1) if len(curves) > 1 else None
-
-    def shared_rounds(self, arm: Arm) -> NDArray[np.int64]:
-        """The rounds at which every seed of one algorithm was evaluated."""
-        curves = list(self.of(arm).values())
+    def shared_rounds(self) -> NDArray[np.int64]:
+        """The rounds at which every seed was evaluated."""
+        curves = list(self.curves.values())
         rounds = curves[0].rounds if curves else np.empty(0, dtype=np.int64)
         for curve in curves[1:]:
             rounds = np.intersect1d(rounds, curve.rounds)
         return rounds
 
+    def band(self, metric: str) -> tuple[Floats, Floats | None]:
+        """Mean and sd over seeds, at the rounds all seeds evaluated; no sd for a single seed.
+
+        After one seed has ended, the mean of the others would flatter the algorithm: it ends too.
+        """
+        shared = self.shared_rounds()
+        if not shared.size:
+            return np.empty(0), None
+        rows = np.array([c[metric][np.isin(c.rounds, shared)] for c in self.curves.values()])
+        return rows.mean(axis=0), rows.std(axis=0, ddof=1) if len(rows) > 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """All that a run directory holds, or several of them as one (see `merge`).
+
+    members     the runs this one was merged from; itself if it was not
+    partitions  clients × classes, by the name of the run; none where the task has no labels
+    """
+
+    folder: Path
+    experiment: Mapping[str, Any]
+    name: str
+    arms: tuple[Arm, ...]
+    target: float | None
+    partitions: Mapping[str, NDArray[np.int64]]
+    merged: tuple[Run, ...] = ()
+
+    @property
+    def members(self) -> tuple[Run, ...]:
+        return self.merged or (self,)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of any algorithm."""
+        return tuple(sorted({seed for arm in self.arms for seed in arm.seeds}))
+
+    @property
+    def curves(self) -> list[Curve]:
+        return [curve for arm in self.arms for curve in arm.curves.values()]
+
+    @property
+    def last_round(self) -> int:
+        """The last round that any algorithm evaluated."""
+        return max(arm.last_round for arm in self.arms)
+
+    @property
+    def done(self) -> int:
+        """Rounds done, averaged over algorithms and seeds; who ended with a verdict is done."""
+        total, done = int(self.experiment.get("rounds") or self.last_round), 0
+        pairs = [(arm, seed) for arm in self.arms for seed in arm.seeds]
+        for arm, seed in pairs:
+            curve = arm.curves.get(seed)
+            last = 0 if curve is None else int(curve.rounds[-1])
+            done += total if seed in arm.verdicts else min(last, total)
+        return done // len(pairs)
+
+    def recorded(self, metric: str) -> bool:
+        """Whether there is any value of this metric."""
+        return any(bool(np.isfinite(curve[metric]).any()) for curve in self.curves)
+
+    def largest(self, metric: str) -> float:
+        """The largest value of a metric; 0 if there is none."""
+        return max((float(np.nan_to_num(curve[metric]).max()) for curve in self.curves), default=0)
+
 
 def read_run(run_dir: Path) -> Run:
-    """Load and check a run directory.
+    """Load and check a run directory; it may still be running, and have no curves yet.
 
     A round that was written twice counts as written last. Rows from the round of a verdict on are
-    left out: they measure a model that is no longer finite.
+    left out: they measure a model that is no longer finite. So is a last line that was torn.
     """
     folder = Path(run_dir)
     if not folder.is_dir():
         raise UndriftError(f"{str(folder)!r} is not a directory; give the one that a run wrote")
     experiment = _experiment(folder / "experiment.json")
-    arms = _arms(folder / "experiment.json", experiment["algorithms"])
-    seeds = tuple(experiment["seeds"])
+    name, seeds = experiment["name"], tuple(experiment["seeds"])
+    names = _names(folder / "experiment.json", experiment["algorithms"])
     verdicts = _verdicts(folder / "verdicts.json")
     ends = {(verdict.algorithm, verdict.seed): verdict.round for verdict in verdicts}
-    rows = _rows(folder / "metrics.jsonl", {arm.name for arm in arms}, set(seeds))
-    curves = {key: _curve(by_round, ends.get(key, math.inf)) for key, by_round in rows.items()}
+    rows = _rows(folder / "metrics.jsonl", set(names), set(seeds))
+    every = {key: _curve(by_round, ends.get(key, math.inf)) for key, by_round in rows.items()}
+    curves = {key: curve for key, curve in every.items() if curve.rounds.size}
+    last_round = max((int(curve.rounds[-1]) for curve in curves.values()), default=0)
+    counts = _label_counts(folder / "partition.json")
     return Run(
+        folder=folder,
         experiment=experiment,
-        name=experiment["name"],
-        arms=arms,
-        seeds=seeds,
+        name=name,
+        arms=tuple(
+            Arm(
+                name=algorithm,
+                label=label,
+                run=name,
+                problem=json.dumps([experiment.get(key) for key in PROBLEM]),
+                seeds=seeds,
+                curves={s: curves[algorithm, s] for s in seeds if (algorithm, s) in curves},
+                verdicts={v.seed: v for v in verdicts if v.algorithm == algorithm},
+                last_round=last_round,
+            )
+            for algorithm, label in names.items()
+        ),
         target=experiment.get("target"),
-        curves={key: curve for key, curve in curves.items() if curve.rounds.size},
-        verdicts=verdicts,
-        label_counts=_label_counts(folder / "partition.json"),
+        partitions={} if counts is None else {name: counts},
+    )
+
+
+def merge(runs: Sequence[Run]) -> Run:
+    """Several runs as one: the algorithms of all of them, and the settings they share.
+
+    Where labels would be the same, or problems differ, each algorithm is called by its run as well.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run.folder) for run in runs]
+    if len(set(names)) < len(names):
+        raise UndriftError(f"a run is given twice among {', '.join(names)}; give each one once")
+    runs = [_renamed(run, name) for run, name in zip(runs, names, strict=True)]
+    arms = [arm for run in runs for arm in run.arms]
+    if len({arm.label for arm in arms}) < len(arms) or len({arm.problem for arm in arms}) > 1:
+        arms = [replace(arm, label=f"{arm.label} · {arm.run}") for arm in arms]
+    first, *others = (run.experiment for run in runs)
+    partitions = {name: counts for run in runs for name, counts in run.partitions.items()}
+    return Run(
+        folder=runs[0].folder.parent,
+        experiment={k: v for k, v in first.items() if all(e.get(k) == v for e in others)},
+        name=", ".join(names),
+        arms=tuple(arms),
+        target=runs[0].target if len({run.target for run in runs}) == 1 else None,
+        partitions=partitions if len({str(c.tolist()) for c in partitions.values()}) > 1
+        else dict(list(partitions.items())[:1]),
+        merged=tuple(runs),
+    )
+
+
+def _renamed(run: Run, name: str) -> Run:
+    return replace(
+        run,
+        name=name,
+        arms=tuple(replace(arm, run=name) for arm in run.arms),
+        partitions={name: counts for counts in run.partitions.values()},
     )
 
 
@@ -146,6 +234,12 @@ def _experiment(path: Path) -> dict[str, Any]:
     found = _json(path, _text(path))
     if not isinstance(found, dict):
         raise _broken(path, "must hold an object")
+    written = found.get("format", FORMAT)
+    if not _is_whole(written) or written > FORMAT:
+        version = f"undrift {found['version']}" if "version" in found else "a newer undrift"
+        raise _broken(
+            path, f"written by {version} in format {written!r}, this one reads {FORMAT}; update it"
+        )
     target, seeds = found.get("target"), found.get("seeds")
     if not isinstance(found.get("name"), str):
         raise _broken(path, f"name must be a string, got {found.get('name')!r}")
@@ -158,7 +252,8 @@ def _experiment(path: Path) -> dict[str, Any]:
     return found
 
 
-def _arms(path: Path, entries: list[Any]) -> tuple[Arm, ...]:
+def _names(path: Path, entries: list[Any]) -> dict[str, str]:
+    """Algorithm → label"""
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise _broken(path, f"an algorithm must be an object with a name, got {entry!r}")
@@ -166,10 +261,10 @@ def _arms(path: Path, entries: list[Any]) -> tuple[Arm, ...]:
     if len(set(names)) < len(names):
         raise _broken(path, f"the names of algorithms must differ, got {names!r}")
     labels = [str(entry.get("label") or entry["name"]) for entry in entries]
-    return tuple(
-        Arm(name, label if labels.count(label) == 1 else name)
+    return {
+        name: label if labels.count(label) == 1 else name
         for name, label in zip(names, labels, strict=True)
-    )
+    }
 
 
 def _rows(
@@ -177,7 +272,11 @@ def _rows(
 ) -> dict[tuple[str, int], dict[int, dict[str, float]]]:
     """(algorithm, seed) → round → metric → value"""
     rows: dict[tuple[str, int], dict[int, dict[str, float]]] = {}
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    text = _text(path)
+    whole, _, torn = text.rpartition("\n")
+    if _is_json(torn):
+        whole = text
+    for number, line in enumerate(whole.splitlines(), start=1):
         if not line.strip():
             continue
         where = f"line {number}: "
@@ -192,15 +291,16 @@ def _rows(
         if not _is_whole(t) or t < 0:
             raise _broken(path, f"{where}round must be a whole number >= 0, got {t!r}")
         values = {metric: _value(path, where, metric, row.get(metric)) for metric in METRICS}
+        more = row.keys() - {*METRICS, "seed", "round"}
+        values |= {key: float(row[key]) for key in sorted(more) if _is_number(row[key])}
         rows.setdefault((name, seed), {})[t] = values
-    if not rows:
-        raise _broken(path, "holds no evaluated round; run the experiment first")
     return rows
 
 
 def _curve(by_round: dict[int, dict[str, float]], end: float) -> Curve:
     rounds = sorted(t for t in by_round if t < end)
-    values = {m: np.array([by_round[t][m] for t in rounds], dtype=np.float64) for m in METRICS}
+    metrics = dict.fromkeys(metric for t in rounds for metric in by_round[t])
+    values = {m: np.array([by_round[t].get(m, math.nan) for t in rounds]) for m in metrics}
     return Curve(np.array(rounds, dtype=np.int64), values)
 
 
@@ -255,6 +355,14 @@ def _json(path: Path, text: str, where: str = "") -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _broken(path, f"{where}not valid JSON ({error})") from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _broken(path: Path, reason: str) -> UndriftError:

@@ -1,0 +1,384 @@
+"""Engines agree with each other, for every kind of model, and say what they cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from undrift import native
+from undrift.algorithms import AdaBest, FedAvg, MimeLite
+from undrift.batches import Local
+from undrift.config import UndriftError
+from undrift.core import Algorithm, Client, Grad, Struct
+from undrift.data.federated import FederatedData
+from undrift.data.transforms import FlipAndCrop
+from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
+from undrift.local import ClientError, Trainer, Work
+from undrift.native.recorded import Recorded
+from undrift.rounds import Round, prepare, rounds
+from undrift.sampling import Uniform
+from undrift.task import Task
+
+SAMPLES = 11
+
+
+class Last(nn.Module):
+    """The last step of a recurrent layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x)[0][:, -1]
+        return found
+
+
+class Tied(nn.Module):
+    """The same matrix in and out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 6)
+        self.scores = nn.Linear(6, 9, bias=False)
+        self.scores.weight = self.words.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.scores(self.words(x).mean(1))
+        return found
+
+
+def rows(*shape: int) -> Callable[[], Tensor]:
+    return lambda: torch.randn(SAMPLES, *shape, dtype=torch.float64)
+
+
+def words() -> Tensor:
+    return torch.randint(9, (SAMPLES, 5))
+
+
+def images(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), *layers, nn.Flatten(), nn.LazyLinear(4))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
+    "linear": (lambda: nn.Linear(6, 4), rows(6)),
+    "mlp, dropout": (
+        lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.4), nn.Linear(8, 4)),
+        rows(6),
+    ),
+    "in place": (
+        lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 4)),
+        rows(6),
+    ),
+    "norms": (
+        lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 4)),
+        rows(6),
+    ),
+    "cnn": (lambda: images(nn.ReLU(), nn.MaxPool2d(2)), rows(3, 8, 8)),
+    "batch norm": (lambda: images(nn.BatchNorm2d(4), nn.ReLU()), rows(3, 8, 8)),
+    "group norm": (lambda: images(nn.GroupNorm(2, 4), nn.AvgPool2d(2)), rows(3, 8, 8)),
+    "gru": (
+        lambda: nn.Sequential(Last(nn.GRU(6, 5, 2, batch_first=True)), nn.Linear(5, 4)),
+        rows(7, 6),
+    ),
+    "lstm": (
+        lambda: nn.Sequential(
+            Last(nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True, dropout=0.3)),
+            nn.Linear(10, 4),
+        ),
+        rows(7, 6),
+    ),
+    "embedding": (
+        lambda: nn.Sequential(nn.Embedding(9, 6), nn.Flatten(), nn.Linear(30, 4)),
+        words,
+    ),
+    "tied": (Tied, words),
+    "transformer": (
+        lambda: nn.Sequential(
+            nn.TransformerEncoderLayer(6, 2, 12, dropout=0.1, batch_first=True),
+            nn.Flatten(),
+            nn.Linear(42, 4),
+        ),
+        rows(7, 6),
+    ),
+}
+
+
+def federation(name: str, transform: Any = None) -> tuple[Task, FederatedData]:
+    torch.manual_seed(0)
+    build, sample = MODELS[name]
+    model = build().double()
+    model(sample())  # gives lazy layers their shape
+    clients = [(sample(), torch.randint(4, (SAMPLES,))) for _ in range(5)]
+    inputs, targets = (torch.cat(parts) for parts in zip(*clients, strict=True))
+    order, offsets = np.arange(len(targets)), SAMPLES * np.arange(6)
+    data = FederatedData(inputs, targets, order, offsets, inputs, targets, transform)
+    return Task(model), data
+
+
+def last(
+    task: Task, data: FederatedData, engine: Engine, algorithm: Algorithm | None = None
+) -> Round:
+    *_, end = rounds(
+        algorithm or AdaBest(mu=0.1),
+        task,
+        data,
+        total=3,
+        sampler=Uniform(4),
+        local=Local(lr=0.05, weight_decay=0.01, batch_size=4, epochs=2, batching="keep"),
+        engine=engine,
+    )
+    return end
+
+
+def gap(a: Round, b: Round) -> float:
+    pairs = [(a.server.x, b.server.x), (a.buffers, b.buffers)]
+    return max(float((one - two).abs().max()) for one, two in pairs if one.numel())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_engines_agree(name: str) -> None:
+    """All to 1e-12, and each for any number of workers to the bit."""
+    task, data = federation(name)
+    plain = last(task, data, Sequential())
+    for kind in (Threads, Compiled):
+        one, many = last(task, data, kind(1)), last(task, data, kind(7))
+        assert gap(one, many) == 0
+        assert gap(one, plain) <= 1e-12
+        assert one.train_loss == many.train_loss == pytest.approx(plain.train_loss, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_recorded(name: str) -> None:
+    task, data = federation(name)
+    trainer = Recorded(task.replica())
+    trainer.gradient(task.x0, task.unpack(task.buffers0), *data.batch(np.arange(4)))
+    assert not trainer.reasons
+    assert len(trainer.programs) == 1
+
+
+def test_augmentation_is_the_same_everywhere() -> None:
+    task, data = federation("cnn", FlipAndCrop(pad=2))
+    plain, one, many = (last(task, data, kind) for kind in (Sequential(), Compiled(1), Compiled(3)))
+    assert gap(one, many) == 0
+    assert gap(one, plain) <= 1e-12
+    assert gap(plain, last(*federation("cnn"), Sequential())) > 1e-6
+
+
+def test_full_gradients_are_recorded_too() -> None:
+    task, data = federation("batch norm")
+    algorithm = MimeLite()
+    ends = [last(task, data, kind, algorithm) for kind in (Sequential(), Compiled(2))]
+    assert gap(*ends) <= 1e-12
+
+
+# What cannot be recorded
+
+
+class Looks(nn.Linear):
+    """Branches on a value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (2.0 if x.sum() > 0 else 1.0)
+
+
+class Masks(nn.Linear):
+    """Computes with as many values as are positive."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x[x > 0].mean()
+
+
+class Counts(nn.Linear):
+    """Changes with every call, unseen by torch."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) * (1 + self.calls % 2)
+
+
+class Hoards(nn.Linear):
+    """Changes a tensor that is neither buffer nor parameter."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.seen = torch.zeros((), dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (Looks, "looks at values"),
+        (Masks, "as many values as are true"),
+        (Counts, "another result than PyTorch"),
+        (Hoards, "neither buffer nor parameter"),
+    ],
+)
+def test_a_model_that_cannot_be_recorded_runs_in_python(
+    model: type[nn.Linear], reason: str
+) -> None:
+    torch.manual_seed(0)
+    _, data = federation("linear")
+    task = Task(model(6, 4).double())
+    engine = Compiled(2)
+    assert reason in prepare(engine, task, data, Local(batch_size=4))
+    if model is not Counts:
+        assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
+
+
+class Sorts(Algorithm):
+    """An algorithm whose direction is no arithmetic on vectors."""
+
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Any:
+        return torch.sort(grad(local.y)).values
+
+
+def test_a_rule_that_cannot_be_recorded_runs_in_python(caplog: pytest.LogCaptureFixture) -> None:
+    task, data = federation("mlp, dropout")
+    ends = [last(task, data, kind, Sorts()) for kind in (Sequential(), Compiled(1), Compiled(3))]
+    assert gap(ends[1], ends[2]) == 0
+    assert gap(ends[0], ends[1]) <= 1e-12
+    assert "Sorts() trains in Python: a local step with torch.sort" in caplog.text
+
+
+def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    native.load.cache_clear()
+    try:
+        task, data = federation("linear")
+        engine = Auto(2)
+        told = prepare(engine, task, data, Local())
+        assert "in Python: there is no C++ compiler; install one" in told
+        assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
+    finally:
+        native.load.cache_clear()
+
+
+def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "false")
+    native.load.cache_clear()
+    try:
+        with pytest.raises(UndriftError, match="could not be compiled"):
+            native.load()
+        assert not list(tmp_path.rglob("*.so"))
+    finally:
+        native.load.cache_clear()
+
+
+# Auto
+
+
+def test_auto_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial is made once; what it found rules afterwards, on this machine."""
+    native.load()
+    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
+    task, data = federation("linear")
+    told = prepare(Auto(2), task, data, Local())
+    (file,) = tmp_path.rglob("trials/*.json")
+    assert told == "2 workers, compiled" or "times as long" in told
+    file.write_text(json.dumps("an earlier trial said so"))
+    assert prepare(Auto(2), task, data, Local()) == "2 workers, in Python: an earlier trial said so"
+
+
+def test_workers_must_be_some() -> None:
+    with pytest.raises(UndriftError, match="workers=0: must be at least 1"):
+        Threads(0)
+
+
+# Errors and interrupts
+
+
+@pytest.mark.parametrize("kind", [Sequential, Threads, Compiled])
+def test_errors_name_round_client_and_stage(kind: Callable[[], Engine]) -> None:
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        raise ValueError("no such loss")
+
+    _, data = federation("linear")
+    task = Task(nn.Linear(6, 4).double(), loss)
+    if kind is Compiled:
+        engine = Compiled(2)
+        assert "no such loss" in prepare(engine, task, data, Local())
+    with pytest.raises(ClientError, match=r"round 1, client \d, local step 1: no such loss"):
+        last(task, data, kind(), FedAvg())
+
+
+def test_other_workers_stop_after_an_error() -> None:
+    def job(trainer: Trainer, item: int) -> int:
+        if item == 0:
+            raise ValueError("broken")
+        while not trainer.stop:
+            time.sleep(0.001)
+        return item
+
+    task, _ = federation("linear")
+    began = time.perf_counter()
+    with pytest.raises(ValueError, match="broken"):
+        list(Threads(2).map(job, task, range(8)))
+    assert time.perf_counter() - began < 5
+
+
+def test_a_stopped_walk_ends_at_once() -> None:
+    task, data = federation("linear")
+    trainer = Recorded(task.replica())
+    trainer.stop = torch.ones(1, dtype=torch.uint8)
+    work = Work(t=1, client=0, seed=0, data=data, local=Local(), n_mean=1.0)
+    c = trainer.facts(work, task.buffers0)
+    with pytest.raises(RuntimeError, match="stopped"):
+        trainer.walk(FedAvg(), work, c, Struct(y=task.x0), Struct(x=task.x0), Struct(), {}, None)  # type: ignore[arg-type]
+
+
+LONG = """
+import torch
+from undrift import FedAvg, FederatedData, Local, Task, Uniform, rounds
+from undrift.engines import Compiled
+clients = [(torch.randn(100, 1000), torch.randint(3, (100,))) for _ in range(4)]
+data = FederatedData.of_clients(clients)
+local = Local(steps=10**5)
+engine = Compiled(2)
+engine.prepare(Task(torch.nn.Linear(1000, 100)), clients[0][0][:32], clients[0][1][:32])
+print("ready", flush=True)
+for _ in rounds(FedAvg(), Task(torch.nn.Linear(1000, 100)), data, total=1, sampler=Uniform(4),
+                local=local, engine=engine):
+    pass
+"""
+
+
+def test_ctrl_c_stops_within_a_second() -> None:
+    native.load()
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", LONG],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    began = time.perf_counter()
+    _, errors = process.communicate(timeout=30)
+    assert time.perf_counter() - began < 5  # one second, and room for a busy machine
+    assert "KeyboardInterrupt" in errors
