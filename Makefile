@@ -6,12 +6,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test check format bench clean
+.PHONY: help venv demo test check format docs bench bench-peers bench-scale bench-draw clean
 
 help: ## list the targets
 	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY) ## create .venv and install undrift with everything it needs
 
@@ -40,8 +40,21 @@ format: $(READY) ## repair what the linter can repair, then format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## run the benchmarks and print their tables
+docs: $(READY) ## build the documentation into build/docs
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "documentation: build/docs/index.html"
+
+bench: $(READY) ## measure the engines beside a plain PyTorch loop
 	@$(BIN)/python -m benchmarks
+
+bench-peers: $(READY) ## measure undrift beside other simulators, which it installs first
+	@$(BIN)/python -m benchmarks.peers
+
+bench-scale: $(READY) ## measure federations of up to a million clients
+	@$(BIN)/python -m benchmarks.scale
+
+bench-draw: $(READY) ## draw the figures and tables of docs/speed.md from the results
+	@$(BIN)/python -m benchmarks.draw
 
 clean: ## remove caches, builds and the demo's report; .venv and runs stay
 	@rm -rf build dist demo-report .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage

@@ -16,6 +16,7 @@ from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
+from undrift.engines import Sequential
 from undrift.local import ClientError
 from undrift.names import algorithm
 from undrift.rounds import Round, State, rounds
@@ -168,7 +169,15 @@ def test_a_client_that_diverges_later_keeps_its_memory() -> None:
     task = Task(nn.Linear(3, 1), loss, dtype=torch.float64)
     data = FederatedData.of_clients(clients())
     memory = None
-    for now in rounds(algorithm("scaffold"), task, data, total=4, sampler=EVERYBODY, local=FULL):
+    for now in rounds(
+        algorithm("scaffold"),
+        task,
+        data,
+        total=4,
+        sampler=EVERYBODY,
+        local=FULL,
+        engine=Sequential(),
+    ):
         poisoned = now.t == 2
         if now.t == 2:
             memory = now.clients[1]
@@ -248,7 +257,8 @@ def watch(name: str, **options: Any) -> tuple[list[tuple[int, ...]], list[list[f
         seen.append(targets.tolist())
         return squared_error(outputs, targets)
 
-    history = run(name, loss=loss, sampler=Uniform(2), local=SMALL, **options)
+    options |= {"sampler": Uniform(2), "local": SMALL, "engine": Sequential()}
+    history = run(name, loss=loss, **options)
     return [now.cohort for now in history], seen
 
 

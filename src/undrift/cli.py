@@ -8,11 +8,15 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from undrift import __version__
+from undrift.commands.cite import cite
 from undrift.commands.compare import compare, demo, run_file
 from undrift.commands.cost import cost
 from undrift.commands.data import data_app
+from undrift.commands.diff import diff
 from undrift.commands.listing import list_
 from undrift.commands.partition import partition_app
+from undrift.commands.report import report
+from undrift.commands.show import ls, show
 from undrift.config import UndriftError
 
 app = App(
@@ -24,6 +28,11 @@ app = App(
 app.command(demo)
 app.command(compare)
 app.command(run_file, name="run")
+app.command(report)
+app.command(ls)
+app.command(show)
+app.command(diff)
+app.command(cite)
 app.command(cost)
 app.command(data_app)
 app.command(partition_app)

@@ -115,7 +115,9 @@ def rounds(
     sampler      which clients take part; 10 at random if not given
     local        what they do: step size, batches, amount of work
     seed         of cohorts, batches and everything else that is random
-    engine       where clients run; the fastest that there is for the task if not given
+    engine       where clients run; the fastest that there is for the task if not given. All but
+                 `Sequential` take model and loss as they are now: what Python changes in them
+                 between rounds is not seen
     population   which clients are registered in a round; all of them if not given
     dropout      chance that a client fails to deliver
     state        where to go on from; it is changed in place
@@ -180,7 +182,10 @@ class Answer:
     bad: str | None
     """the first quantity that is not finite"""
     side: Struct = Struct()
-    """what is averaged beside it: loss, steps, squared length, buffers if there are any"""
+    """what is averaged beside it: buffers if there are any, the update if `record` has another"""
+    loss: float = 0.0
+    square: float = 0.0
+    """squared length of the update"""
     delta: Tensor | None = None
     memory: Struct = Struct()
     steps: int = 0
@@ -215,11 +220,7 @@ class Exchange:
         got = client_round(self.algorithm, trainer, work, self.down, me, self.buffers)
         record = self.algorithm.receive(self.server, got.up, trainer.task.groups)
         delta: Tensor = got.up.delta
-        side = Struct(
-            square=float(delta @ delta),
-            steps=float(got.steps),
-            loss=got.loss,
-        )
+        side = Struct()
         if got.buffers.numel():
             side |= Struct(buffers=got.buffers)
         if self.algorithm.holistic or record.delta is not delta:
@@ -227,8 +228,10 @@ class Exchange:
         return Answer(
             record=record,
             bytes_up=nbytes(got.up | Struct(buffers=got.buffers)),
-            bad=first_bad(got.up, record, side, got.me),
+            bad=first_bad(got.up, record, side, got.me, Struct(loss=got.loss)),
             side=side,
+            loss=got.loss,
+            square=float(delta @ delta),
             delta=delta,
             memory=got.me,
             steps=got.steps,
@@ -273,6 +276,7 @@ class Server:
 
         uploads = (AllUploads if algorithm.holistic else Uploads)(algorithm, server)
         accepted: list[Work] = []
+        numbers: list[tuple[float, float, float]] = []
         memories: dict[int, Struct] = {}
         deltas: dict[int, Tensor] = {}
         exchange = Exchange(algorithm, server, down, state.buffers)
@@ -285,6 +289,7 @@ class Server:
                 continue
             uploads.add(self._weight(work, cohort), answer.record, answer.side)
             accepted.append(work)
+            numbers.append((answer.square, answer.loss, answer.steps))
             memories[work.client] = answer.memory
             if answer.delta is not None and (self.sampler.learns or state.models is not None):
                 deltas[work.client] = answer.delta
@@ -296,13 +301,14 @@ class Server:
             mean, side, shares = uploads.result()
             side = Struct(delta=mean.delta) | side
             mean |= survey | Struct(raw=mean.delta)
-            self._update(state, mean, side, accepted, population)
+            square, train_loss, local_steps = _means(numbers, shares)
+            self._update(state, mean, side, local_steps, accepted, population)
             for client, memory in memories.items():
                 state.clients.put(client, memory)
             self._remember(state, server.x, side.delta, deltas)
             of_mean = float(side.delta @ side.delta)
-            train_loss, drift = float(side.loss), max(float(side.square) - of_mean, 0.0) ** 0.5
-            gsi = (float(side.square) / of_mean) ** 0.5 if of_mean > 0 else math.nan
+            drift = max(square - of_mean, 0.0) ** 0.5
+            gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
         ids = tuple(work.client for work in accepted)
         return Round(
             t=state.t,
@@ -346,13 +352,19 @@ class Server:
         return float(len(work.rows)) if self.algorithm.weights == "samples" else 1.0
 
     def _update(
-        self, state: State, mean: Struct, side: Struct, accepted: Sequence[Work], population: int
+        self,
+        state: State,
+        mean: Struct,
+        side: Struct,
+        steps: float,
+        accepted: Sequence[Work],
+        population: int,
     ) -> None:
         """The server's step."""
         facts = RoundFacts(
             t=state.t,
             lr=accepted[0].local.lr_at(state.t),
-            steps=float(side.steps),
+            steps=steps,
             cohort=len(accepted),
             population=population,
             n_mean=float(np.mean([len(work.rows) for work in accepted])),
@@ -382,3 +394,11 @@ class Server:
         if self.sampler.learns:
             distances = {i: float((delta - mean).norm()) for i, delta in deltas.items()}
             state.attention = self.sampler.learn(state.attention, distances)
+
+
+def _means(rows: Sequence[Sequence[float]], shares: Sequence[float]) -> list[float]:
+    """The weighted mean of each column."""
+    return [
+        sum(share * value for share, value in zip(shares, column, strict=True))
+        for column in zip(*rows, strict=True)
+    ]

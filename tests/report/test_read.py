@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.report.directory import A, B, make_run
+from tests.report.directory import ACCURACY, A, B, make_run
 from undrift.config import UndriftError
-from undrift.report import read_run
+from undrift.report import merge, read_run, write_report
 from undrift.report.panels import panel_data
 
 
@@ -21,7 +21,7 @@ def test_a_round_written_twice_counts_as_written_last(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"algorithm": A, "seed": 0, "round": 20, "accuracy": 0.99}) + "\n")
-    assert read_run(folder).curves[A, 0]["accuracy"][-1] == 0.99
+    assert read_run(folder).arms[0].curves[0]["accuracy"][-1] == 0.99
 
 
 def test_equal_labels_are_replaced_by_names(tmp_path: Path) -> None:
@@ -34,8 +34,62 @@ def test_infinite_values_are_gaps(tmp_path: Path) -> None:
     text = (folder / "metrics.jsonl").read_text().replace('"loss": 0.2,', '"loss": Infinity,')
     (folder / "metrics.jsonl").write_text(text)
     run = read_run(folder)
-    assert math.isnan(run.curves[A, 0]["loss"][0])
+    assert math.isnan(run.arms[0].curves[0]["loss"][0])
     assert panel_data(run)["arms"][0]["mean"]["loss"][0] is None
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    text = (folder / "metrics.jsonl").read_text()
+    for cut in (1, 40, 300):
+        (folder / "metrics.jsonl").write_text(text[:-cut])
+        rounds = read_run(folder).arms[1].curves[1].rounds.tolist()
+        assert rounds == ([5, 10, 15, 20] if cut == 1 else [5, 10, 15])
+
+
+def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    (folder / "metrics.jsonl").write_text("")
+    run = read_run(folder)
+    assert (run.begun, run.done, run.last_round) == (False, 0, 0)
+    with pytest.raises(UndriftError, match="no evaluated round"):
+        write_report(folder)
+
+
+def test_rounds_done_count_what_is_missing(tmp_path: Path) -> None:
+    verdict = {"algorithm": A, "seed": 1, "round": 10, "reason": "not finite"}
+    accuracy = {key: values[:2] if key == (A, 0) else values for key, values in ACCURACY.items()}
+    run = read_run(make_run(tmp_path, accuracy, [verdict]))
+    assert run.done == (10 + 20 + 20 + 20) // 4
+
+
+def test_settings_of_merged_runs_are_those_they_share(tmp_path: Path) -> None:
+    runs = [read_run(make_run(tmp_path / name, name=name, every=k)) for k, name in enumerate("ab")]
+    both = merge(runs)
+    assert both.name == "a, b"
+    assert both.experiment["data"] == "digits"
+    assert "every" not in both.experiment
+    assert [arm.label for arm in both.arms] == [
+        *("FedAvg · a", "AdaBest · a"),
+        *("FedAvg · b", "AdaBest · b"),
+    ]
+    assert list(both.partitions) == ["a, b"]  # one and the same
+    assert merge(runs[:1]) is runs[0]
+
+
+def test_labels_of_merged_runs_stay_short_where_they_can(tmp_path: Path) -> None:
+    for name, algorithm in (("a", A), ("b", B)):
+        curves = {key: values for key, values in ACCURACY.items() if key[0] == algorithm}
+        make_run(tmp_path / name, curves, name=name)
+    both = merge([read_run(tmp_path / "a"), read_run(tmp_path / "b")])
+    assert [arm.label for arm in both.arms] == ["FedAvg", "AdaBest"]
+
+
+def test_runs_of_one_name_are_called_by_their_folders(tmp_path: Path) -> None:
+    runs = [read_run(make_run(tmp_path / name)) for name in "ab"]
+    assert [run.name for run in merge(runs).members] == [str(run.folder) for run in runs]
+    with pytest.raises(UndriftError, match="given twice"):
+        merge([runs[0], runs[0]])
 
 
 Spoil = Callable[[Path], object]
@@ -49,9 +103,8 @@ Spoil = Callable[[Path], object]
         (lambda d: (d / "experiment.json").write_text("{"), "not valid JSON"),
         (lambda d: (d / "experiment.json").write_text("[]"), "must hold an object"),
         (lambda d: (d / "experiment.json").write_bytes(b"\xff\xfe"), "cannot be read"),
-        (lambda d: (d / "metrics.jsonl").write_text(""), "no evaluated round"),
         (lambda d: (d / "metrics.jsonl").write_text("{}\n"), "line 1: algorithm None"),
-        (lambda d: (d / "metrics.jsonl").write_text('{"algo'), "line 1: not valid JSON"),
+        (lambda d: (d / "metrics.jsonl").write_text('{"algo\n'), "line 1: not valid JSON"),
         (lambda d: (d / "partition.json").write_text('{"label_counts": [[1], [1, 2]]}'), "counts"),
         (lambda d: (d / "partition.json").write_text('{"label_counts": [[-1]]}'), "counts"),
         (lambda d: (d / "verdicts.json").write_text('[{"seed": 0}]'), "must be a list of"),
@@ -73,6 +126,8 @@ def test_broken_files_are_named(tmp_path: Path, spoil: Spoil, message: str) -> N
         ({"algorithms": ["x"]}, "an object with a name"),
         ({"algorithms": [{"name": "x"}, {"name": "x"}]}, "must differ"),
         ({"name": 3}, "name must be a string"),
+        ({"rounds": "many"}, "rounds must be a whole number, got 'many'"),
+        ({"format": 2, "version": "9.0"}, "written by undrift 9.0 in format 2, this one reads 1"),
     ],
 )
 def test_broken_experiments_are_refused(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.report.directory import A, B, make_run
 from undrift.config import UndriftError
-from undrift.report import read_run, write_report
+from undrift.report import merge, read_run, write_report
 from undrift.report.panels import MOST_POINTS, panel_data
 
 
@@ -94,7 +94,8 @@ def test_same_run_same_bytes(report: Path, tmp_path: Path) -> None:
     again = write_report(report / "run", tmp_path / "again").parent
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
     assert {path.name for path in files} >= {
-        *("report.html", "table.md", "table.csv"),
+        *("report.html", "table.md", "table.tex", "table.csv", "seeds.csv"),
+        *("loss.svg", "accuracy_compute.svg", "gsi.svg"),
         *("accuracy.png", "accuracy.svg", "accuracy_traffic.svg", "norms.svg", "drift.svg"),
         *("partition.svg", "overview.png"),
     }
@@ -109,12 +110,29 @@ def test_null_fields_are_left_out(tmp_path: Path) -> None:
     page = write_report(folder).read_text()
     assert 'id="plot-accuracy"' in page
     assert 'id="plot-drift"' not in page
-    assert 'id="plot-partition"' not in page
+    assert "data-partition=" not in page
     assert "Nothing to show in this run" in page
     assert not (folder / "figures" / "drift.png").exists()
     data = panel_data(read_run(folder))
     assert list(data["axes"]) == ["round"]
-    assert data["partition"] is None
+    assert data["partitions"] == []
+
+
+def test_several_runs_in_one_page(tmp_path: Path) -> None:
+    runs = [read_run(make_run(tmp_path / name, name=f"<{name}>", every=name)) for name in "ab"]
+    (tmp_path / "b" / "partition.json").write_text('{"label_counts": [[1, 2]]}')
+    runs[1] = read_run(tmp_path / "b")
+    page = write_report(merge(runs), tmp_path / "out", formats=["pdf"], baseline="FedAvg")
+    text = page.read_text()
+    assert text.count("data-partition=") == 2
+    assert "Labels of the clients of &lt;b&gt;" in text
+    assert text.count('class="copy"') == 2
+    assert "AdaBest · &lt;b&gt;" in text
+    assert "Difference to the baseline" in text
+    assert "<a>" not in text.split("<script")[0]
+    figures = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
+    assert {"partition_1.pdf", "partition_2.pdf", "norms.pdf"} <= set(figures)
+    assert {Path(name).suffix for name in figures} == {".pdf"}
 
 
 def test_long_curves_are_thinned_to_their_ends(tmp_path: Path) -> None:

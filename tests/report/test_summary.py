@@ -6,14 +6,27 @@ import csv
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.report.directory import ACCURACY, A, Accuracies, B, make_run, page_of
-from undrift.report import csv_table, markdown_table, read_run, rich_table, summarise, write_report
+from undrift.config import UndriftError
+from undrift.report import (
+    csv_table,
+    latex_table,
+    markdown_table,
+    merge,
+    read_run,
+    rich_table,
+    seeds_csv,
+    summarise,
+    write_report,
+)
 from undrift.report.panels import panel_data
+from undrift.report.student import quantile
 from undrift.report.units import brief, common_prefix, percent, prefix
 
 
@@ -75,7 +88,7 @@ def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     assert rows[0].final is not None
     assert rows[0].final.sd is None
     assert "±" not in markdown_table(run, rows)
-    assert run.band(run.arms[0], "accuracy")[1] is None
+    assert run.arms[0].band("accuracy")[1] is None
     page = page_of(folder)
     assert "one seed" in page
     assert all(switch["key"] != "lines" for switch in panel_data(run)["switches"])
@@ -93,8 +106,8 @@ def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
     assert rows[B].behind.mean == pytest.approx(0.7 - 0.8)
     assert rows[B].peak.mean == pytest.approx((0.9 + 0.7) / 2)
     arm = run.arms[1]
-    assert run.shared_rounds(arm).tolist() == [5, 10]  # no mean of the survivors
-    mean, sd = run.band(arm, "accuracy")
+    assert arm.shared_rounds().tolist() == [5, 10]  # no mean of the survivors
+    mean, sd = arm.band("accuracy")
     assert mean == pytest.approx([0.45, 0.65])
     assert sd == pytest.approx([math.sqrt(0.005)] * 2)
     page = page_of(folder)
@@ -142,7 +155,84 @@ def test_csv_holds_the_numbers_in_full(tmp_path: Path) -> None:
     assert first["algorithm"] == A
     assert float(first["final_mean"]) == pytest.approx(0.65)
     assert float(second["bytes_to_mean"]) == 15000
+    assert float(first["final_high"]) == pytest.approx(0.65 + 12.7062 * 0.05, abs=1e-5)
     assert (first["leads"], second["leads"], second["behind_mean"]) == ("0", "1", "")
+
+
+def test_student_quantiles() -> None:
+    table = {1: 12.70620, 2: 4.30265, 3: 3.18245, 4: 2.77645, 9: 2.26216, 29: 2.04523, 999: 1.96234}
+    for dof, t in table.items():  # any book of statistics
+        assert quantile(dof) == pytest.approx(t, abs=6e-6)
+    assert quantile(2, 0.99) == pytest.approx(9.92484, abs=6e-6)
+
+
+def test_intervals(tmp_path: Path) -> None:
+    row = rows_of(make_run(tmp_path))[A]
+    half = math.tan(0.475 * math.pi) * 0.05  # Cauchy's distribution; sd / sqrt(2) of 0.6 and 0.7
+    assert row.final.interval == pytest.approx((0.65 - half, 0.65 + half))
+
+
+def test_paired_comparison_by_hand(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    a, b = summarise(run, "fedavg")
+    assert b.gaps == {0: pytest.approx(0.1), 1: pytest.approx(0.3)}
+    assert b.difference is not None
+    assert b.difference.mean == pytest.approx(0.2)
+    assert (b.wins, b.losses, a.wins, a.losses) == (2, 0, 0, 0)
+    assert a.baseline is b.baseline is run.arms[0]
+    worse = summarise(run, B)[0]
+    assert (worse.wins, worse.losses) == (0, 2)
+    text = markdown_table(run, [a, b])
+    assert "+20.00" in text
+    assert "baseline" in text
+    with pytest.raises(UndriftError, match="did you mean 'FedAvg'"):
+        summarise(run, "fedavgg")
+
+
+def test_only_the_same_problem_is_compared(tmp_path: Path) -> None:
+    low = {key: tuple(v and v / 2 for v in values) for key, values in ACCURACY.items()}
+    hard = make_run(tmp_path / "hard", low, name="hard", data="harder")
+    more = make_run(tmp_path / "more", low, name="more", local="Local(lr=1)")
+    both = merge([read_run(make_run(tmp_path / "easy", name="easy")), read_run(hard)])
+    assert [row.leads for row in summarise(both)] == [False, True, False, True]
+    own = summarise(both, "FedAvg")
+    assert [row.baseline.label for row in own if row.baseline] == [
+        *("FedAvg · easy", "FedAvg · easy"),
+        *("FedAvg · hard", "FedAvg · hard"),
+    ]
+    one = summarise(both, "FedAvg · easy")
+    assert [row.baseline is not None for row in one] == [True, True, False, False]
+    same = summarise(merge([read_run(tmp_path / "easy"), read_run(more)]), "FedAvg · easy")
+    assert [row.leads for row in same] == [False, True, False, False]
+    assert same[3].gaps[0] == pytest.approx(0.4 - 0.7)
+
+
+def test_latex_is_escaped(tmp_path: Path) -> None:
+    labels = {A: r"[a]_b & 5% $x^2$ #1 {~} \\ \input{x}", B: "*"}
+    run = read_run(make_run(tmp_path, labels=labels))
+    text = latex_table(run, summarise(run, "*"))
+    label = r"{[}a]\_b \& 5\% \$x\textasciicircum{}2\$ \#1 \{\textasciitilde{}\}"
+    assert f"{label} \\textbackslash{{}}" in text
+    assert "\\input" not in text
+    assert r"65.00 $\pm$ 7.07" in text
+    assert r"$-$20.00 {[}" in text
+    assert r"\textbf{{*} $\star$}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {7}
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 2
+
+
+def test_every_seed_is_in_the_csv(tmp_path: Path) -> None:
+    verdict = {"algorithm": A, "seed": 0, "round": 20, "reason": "a, b"}
+    run = read_run(make_run(tmp_path, verdicts=[verdict]))
+    lines = list(csv.DictReader(io.StringIO(seeds_csv(run, summarise(run, "FedAvg")))))
+    assert [(line["label"], line["seed"]) for line in lines] == [
+        *(("FedAvg", "0"), ("FedAvg", "1")),
+        *(("AdaBest", "0"), ("AdaBest", "1")),
+    ]
+    assert (lines[0]["verdict"], lines[0]["final"], lines[0]["rounds"]) == ("a, b", "", "15")
+    assert (lines[2]["difference"], float(lines[3]["difference"])) == ("", pytest.approx(0.3))
+    assert float(lines[1]["bytes_to"]) == 1500 * 20
 
 
 def test_terminal_table_takes_labels_as_they_are(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.local import Trainer
 from undrift.native.recorded import Recorded
+from undrift.rng import Keyed
 from undrift.task import Task
 
 A = TypeVar("A")
@@ -77,7 +78,8 @@ def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
         native.load()
     except UndriftError as error:
         return str(error)
-    about = (str(task.model), len(task.x0), str(task.x0.dtype), inputs.shape, inputs.dtype)
+    loss = getattr(task.loss, "__qualname__", type(task.loss).__qualname__)
+    about = (str(task.model), loss, len(task.x0), task.x0.dtype, inputs.shape, inputs.dtype)
     key = hashlib.sha256(repr((native.fingerprint(), about)).encode()).hexdigest()[:16]
     file = native.folder() / "trials" / f"{key}.json"
     if file.exists():
@@ -100,7 +102,8 @@ def trial(task: Task, inputs: Tensor, targets: Tensor) -> tuple[str | None, floa
         for _ in range(3):
             began = time.perf_counter()
             try:
-                gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
+                with Keyed(trainer.generator):
+                    gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
             except Exception as error:  # a client will meet it again, and say where
                 return f"a step fails: {error}", math.nan
             last = time.perf_counter() - began

@@ -10,6 +10,10 @@
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,6 +29,7 @@ struct Instruction {
   bool fresh;  // returns new tensors, whose memory takes the place of `outs`; else writes into `outs`
   std::vector<IValue> args;
   std::vector<Tensor> outs;
+  std::vector<Tensor> done;  // whose memory nobody reads after this one
 };
 
 struct Program : torch::CustomClassHolder {
@@ -39,7 +44,7 @@ struct Program : torch::CustomClassHolder {
   // Recording: `begin` opens an instruction, the others fill in its arguments in order.
   void begin(std::string name, std::string overload, bool fresh) {
     auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
-    code.push_back({op, fresh, {}, {}});
+    code.push_back({op, fresh, {}, {}, {}});
   }
   void push(IValue value) { code.back().args.push_back(std::move(value)); }
   void ints(std::vector<int64_t> v) { push(IValue(v)); }
@@ -65,9 +70,10 @@ struct Program : torch::CustomClassHolder {
     for (auto& step : code) {
       stack.assign(step.args.begin(), step.args.end());
       step.op.callBoxed(stack);
-      if (!step.fresh) continue;
-      for (size_t i = 0; i < step.outs.size(); i++)
-        if (step.outs[i].defined()) replace(step.outs[i], stack[i].toTensor(), step.op);
+      if (step.fresh)
+        for (size_t i = 0; i < step.outs.size(); i++)
+          if (step.outs[i].defined()) replace(step.outs[i], stack[i].toTensor(), step.op);
+      for (auto& t : step.done) t.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().clear();
     }
     stack.clear();
   }
@@ -118,14 +124,14 @@ constexpr int64_t BLOCK = 2048;
 
 struct Rule : torch::CustomClassHolder {
   std::vector<Op> ops;
-  int64_t temporaries, scalars, gradients = 0;
+  int64_t once, temporaries, scalars;
 
-  // `flat` has five numbers an operation. Vectors below 0 are temporaries: -1, -2, ...
-  Rule(std::vector<int64_t> flat, int64_t temporaries, int64_t scalars)
-      : temporaries(temporaries), scalars(scalars) {
+  // `flat` has five numbers an operation, of which the first `once` run before the first step only.
+  // Vectors below 0 are temporaries: -1, -2, ...
+  Rule(std::vector<int64_t> flat, int64_t once, int64_t temporaries, int64_t scalars)
+      : once(once), temporaries(temporaries), scalars(scalars) {
     for (size_t i = 0; i + 4 < flat.size(); i += 5)
       ops.push_back({flat[i], flat[i + 1], flat[i + 2], flat[i + 3], flat[i + 4]});
-    for (auto& op : ops) gradients += op.code == GRADIENT;
   }
 };
 
@@ -246,13 +252,15 @@ struct Walk {
     kept.clear();
   }
 
-  void step(double& loss) {
+  // Operations from one to another; the loss of the first gradient among them.
+  double run(size_t from, size_t to) {
     bool first = true;
-    for (size_t i = 0; i < rule.ops.size();) {
+    double loss = 0;
+    for (size_t i = from; i < to;) {
       const Op& op = rule.ops[i];
       if (op.code < DOT) {
         size_t last = i;
-        while (last < rule.ops.size() && rule.ops[last].code < DOT) last++;
+        while (last < to && rule.ops[last].code < DOT) last++;
         fused(i, last);
         i = last;
         continue;
@@ -268,6 +276,7 @@ struct Walk {
       }
       i++;
     }
+    return loss;
   }
 };
 
@@ -277,10 +286,11 @@ void walk_as(Program& program, const Rule& rule, const std::vector<Tensor>& vect
              std::vector<double> constants, const Tensor& data, const Tensor& labels,
              const Tensor& rows, const volatile uint8_t* stop, double* losses) {
   Walk<T> walk(program, rule, vectors, std::move(constants));
+  walk.run(0, rule.once);
   for (int64_t k = 0; k < rows.size(0); k++) {
     TORCH_CHECK(!*stop, "stopped");
     program.take(data, labels, rows.select(0, k));
-    walk.step(losses[k]);
+    losses[k] = walk.run(rule.once, rule.ops.size());
   }
 }
 
@@ -298,8 +308,16 @@ Tensor walk(const c10::intrusive_ptr<Program>& program, const c10::intrusive_ptr
   return losses;
 }
 
+// Give memory that was freed back to the system.
+void trim() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 TORCH_LIBRARY_FRAGMENT(undrift, m) {
-  m.class_<Rule>("Rule").def(torch::init<std::vector<int64_t>, int64_t, int64_t>());
+  m.def("trim", trim);
+  m.class_<Rule>("Rule").def(torch::init<std::vector<int64_t>, int64_t, int64_t, int64_t>());
   m.class_<Program>("Program")
       .def(torch::init<Tensor, Tensor, Tensor, Tensor, std::vector<Tensor>>())
       .def("begin", [](const c10::intrusive_ptr<Program>& p, std::string name, std::string overload,
@@ -320,6 +338,7 @@ TORCH_LIBRARY_FRAGMENT(undrift, m) {
       .def("device_of", &Program::device_of)
       .def("number", &Program::number)
       .def("out", &Program::out)
+      .def("done", [](const c10::intrusive_ptr<Program>& p, Tensor t) { p->code.back().done.push_back(t); })
       .def("skip", [](const c10::intrusive_ptr<Program>& p) { p->out(Tensor()); })
       .def("walk", walk)
       .def("run", [](const c10::intrusive_ptr<Program>& p) {

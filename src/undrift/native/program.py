@@ -95,6 +95,8 @@ class Layout:
     """From the storages of the recorded step to those of the program."""
 
     places: dict[int, Place] = field(default_factory=dict)
+    ends: dict[int, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
+    """by call: tensors whose memory the allocator gave and may have back after it"""
 
     def window(self, t: Tensor) -> Tensor:
         """The same view in the program's memory; what was not moved stays."""
@@ -146,8 +148,10 @@ def record(
     layout = _lay_out(calls, [loss, *after.values()], task, gradients)
     result = layout.window(loss)
     program = torch.classes.undrift.Program(task.x, inputs, targets, result, list(buffers.values()))
-    for call in calls:
+    for i, call in enumerate(calls):
         _emit(program, call, layout, generator)
+        for t in layout.ends[i]:
+            program.done(layout.window(t))
     for gradient, home in zip(gradients, task.split(task.g), strict=True):
         if gradient is not None and layout.window(gradient).data_ptr() != home.data_ptr():
             _emit(program, Call(aten.copy_.default, [home, gradient, False], []), layout, generator)
@@ -232,6 +236,7 @@ def _lay_out(
     sizes: dict[int, int] = {}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
+    windows: dict[int, Tensor] = {}
     fresh: set[int] = set()
     made: set[int] = set()
     for i, call in enumerate(calls):
@@ -249,6 +254,7 @@ def _lay_out(
             sizes[key] = t.untyped_storage().nbytes()
             first.setdefault(key, i)
             last[key] = i
+            windows[key] = t
     for t in results:
         last[_key(t)] = len(calls)
     base = task.g.untyped_storage()
@@ -275,7 +281,9 @@ def _lay_out(
         else:
             storage = free[sizes[key]].pop()
         layout.places[key] = Place(storage)
-        if key not in fresh:
+        if key in fresh:
+            layout.ends[last[key]].append(windows[key])
+        else:
             ends[last[key]].append(key)
     return layout
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import groupby
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ SHAPES = 32
 
 RECIPES = 256
 """Recipes of local steps that are kept: one for each set of numbers in them."""
+
+
+RECORDING = Lock()
+"""One at a time, since a recording holds all that a step computes."""
 
 
 class Recorded(Trainer):
@@ -142,7 +147,9 @@ class Recorded(Trainer):
         key = (rows.shape[1], inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
         if key not in self.programs:
             try:
-                program = self._record(inputs[rows[0]], targets[rows[0]])
+                with RECORDING:
+                    program = self._record(inputs[rows[0]], targets[rows[0]])
+                    torch.ops.undrift.trim()
             except Exception as reason:  # whatever it is, PyTorch itself may do better
                 self.reasons[None] = str(reason)
                 return None

@@ -124,12 +124,15 @@ def recipe(
         for name, symbol in record.leaves()
         if isinstance(symbol, Symbol)
     }
-    constants = [
-        0.0 if at is None else float(tape.symbols[at[0]].args[at[1]]) for at in plan.numbers
-    ]
+    constants = [_constant(tape, at) for at in plan.numbers]
     return Recipe(
         plan, names, constants, {name: was for name, (was, _) in changed.items()}, new, once
     )
+
+
+def _constant(tape: Tape, at: tuple[int, int] | float | None) -> float:
+    """A number of a plan: an argument of a symbol, or the plan's own; 0 until it is computed."""
+    return float(tape.symbols[at[0]].args[at[1]]) if isinstance(at, tuple) else at or 0.0
 
 
 def _changes(
@@ -170,13 +173,14 @@ class Plan:
     """A step as operations, for any client whose step has this form.
 
     vectors    what the numbered vectors are: the place of an input's symbol, GRADIENT or SCRATCH
-    numbers    what the numbered scalars are: place and position of a constant, or None if computed
+    numbers    what the numbered scalars are: place and position of a constant, a constant of the
+               plan's own, or None if computed
     moves_x    whether the model is changed where the gradient reads it
     """
 
     rule: Any = None
     vectors: list[int] = field(default_factory=list)
-    numbers: list[tuple[int, int] | None] = field(default_factory=lambda: [None])
+    numbers: list[tuple[int, int] | float | None] = field(default_factory=lambda: [None])
     moves_x: bool = False
 
 
@@ -193,15 +197,17 @@ def _plan(form: Form, changed: tuple[tuple[int, int], ...], model: int) -> Plan:
 
 class _Planner:
     def __init__(self, form: Form, changed: tuple[tuple[int, int], ...], model: int) -> None:
-        self.form, self.changed = form, changed
+        self.form, self.changed = list(form), changed
         self.plan = Plan()
         self.operations: list[tuple[int, ...]] = []
         self.order = self._needed()
+        self.still = self._still()
         self.uses = Counter(a for i in self.order for a in self.arguments(i))
         self.uses.update(now for _, now in changed)
         self.folded = self._fold()
-        self.order = [i for i in self.order if i not in self.folded.values()]
-        self.gradients = [i for i in self.order if form[i][0] == "GRADIENT"]
+        kept = [i for i in self.order if i not in self.folded.values()]
+        self.order = sorted(kept, key=lambda i: i not in self.still)  # the others in their order
+        self.gradients = [i for i in self.order if self.form[i][0] == "GRADIENT"]
         own = len(self.gradients) == 1 and self.arguments(self.gradients[0]) == [model]
         self.plan.moves_x = own and model in dict(changed)
         self.segment = self._segments()
@@ -230,6 +236,29 @@ class _Planner:
                 needed.update(self.arguments(i))
         return sorted(needed)
 
+    def _still(self) -> set[int]:
+        """Symbols that are the same in all steps, so that one computation serves; divisions by them
+        become multiplications."""
+        moving = {was for was, _ in self.changed}
+        still: set[int] = set()
+        inverse: dict[int, int] = {}
+        for i in list(self.order):
+            code, _, *args = self.form[i]
+            if code == "INPUT" or code == "GRADIENT":
+                continue
+            if all(a < 0 or a in still or self._constant(a, moving) for a in args):
+                still.add(i)
+            elif code == "DIV" and (args[1] in still or self._constant(args[1], moving)):
+                if args[1] not in inverse:
+                    inverse[args[1]] = len(self.form)
+                    self.form.append(("INVERT", False, args[1]))
+                self.form[i] = ("MUL", False, args[0], inverse[args[1]])
+        self.order += inverse.values()
+        return still | set(inverse.values())
+
+    def _constant(self, i: int, moving: set[int]) -> bool:
+        return self.form[i][0] == "INPUT" and i not in moving
+
     def _fold(self) -> dict[int, int]:
         """Sums with a multiple of a vector that nobody else needs: a + s b in one operation."""
         folded = {}
@@ -246,6 +275,8 @@ class _Planner:
         """Which pass over the blocks computes each symbol; what is no pass has a number too."""
         segment, now = {}, 0
         for i in self.order:
+            if i not in self.still:
+                now = max(now, 2 * len(self.form))  # a new pass, which runs in every step
             barrier = self.form[i][0] == "GRADIENT" or self.form[i][1]
             segment[i] = now + barrier
             now += 2 * barrier
@@ -269,7 +300,7 @@ class _Planner:
         self.plan.vectors.append(what)
         return len(self.plan.vectors) - 1
 
-    def number(self, what: tuple[int, int] | None) -> int:
+    def number(self, what: tuple[int, int] | float | None) -> int:
         self.plan.numbers.append(what)
         return len(self.plan.numbers) - 1
 
@@ -282,6 +313,8 @@ class _Planner:
     def operand(self, i: int) -> int:
         """The scalar operand of an operation; 0 if it has none."""
         i = self.folded.get(i, i)
+        if self.form[i][0] == "INVERT":
+            return self.number(1.0)
         for position, a in enumerate(self.form[i][2:]):
             if a < 0:
                 return self.number((i, position))
@@ -294,6 +327,7 @@ class _Planner:
         most = 0
         gradient = self.vector(GRADIENT) if self.gradients else 0
         readers = {a: i for i in self.order for a in self.vectors_of(i)}
+        once = 0
         for i in self.order:
             code, number, *args = self.form[i]
             if code == "INPUT":
@@ -318,6 +352,7 @@ class _Planner:
                     code = "AXPY" if code == "ADD" else "AXMY"
                 sources = [self.read(a) for a in self.vectors_of(i)]
                 scalar = self.operand(i) if code in WITH_SCALAR else 0
+                code = "RDIVS" if code == "INVERT" else code
                 for a in dict.fromkeys(self.vectors_of(i)):
                     if readers[a] == i and self.where[a] < 0:
                         free.append(self.where[a])
@@ -331,11 +366,13 @@ class _Planner:
                         free.append(-most)
                     self.where[i] = free.pop()
                 self.add(code, self.where[i], sources[0], sources[-1], scalar)
+            if i in self.still:
+                once = len(self.operations)
         for was, now in self.changed:
             if self.homes.get(now) != was:
                 self.add("COPY", self.read(was), self.read(now))
         flat = [n for operation in self.operations for n in operation]
-        self.plan.rule = torch.classes.undrift.Rule(flat, most, len(self.plan.numbers))
+        self.plan.rule = torch.classes.undrift.Rule(flat, once, most, len(self.plan.numbers))
 
     def _crosses(self, i: int) -> bool:
         """Whether a vector is read by another pass than the one that computes it."""
@@ -350,3 +387,4 @@ class _Planner:
 
 
 WITH_SCALAR = {"ADDS", "RSUBS", "MULS", "RDIVS", "MAXS", "MINS", "DIVS", "AXPY", "AXMY"}
+WITH_SCALAR |= {"INVERT"}

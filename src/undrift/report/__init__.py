@@ -1,29 +1,45 @@
-"""Reports: tables, figures for a paper and one interactive page, made from a run directory.
+"""Reports: tables, figures for a paper and one interactive page, made from run directories.
 
     from undrift.report import write_report
-    write_report(Path("runs/digits"))        # report.html, figures/, table.md, table.csv
+    write_report(Path("runs/a"))        # report.html, figures/ and tables
+    write_report(merge([read_run(Path("runs/a")), read_run(Path("runs/b"))]), Path("report"))
 
-A report reads files only. The same run directory always gives the same bytes.
+A report reads files only. The same run directories always give the same bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from undrift.config import UndriftError
-from undrift.report.read import Run, read_run
+from undrift.lock import writing
+from undrift.report.figures import FORMATS
+from undrift.report.read import Run, merge, read_run
 from undrift.report.summary import Row, summarise
-from undrift.report.tables import csv_table, markdown_table, rich_table
+from undrift.report.tables import (
+    csv_table,
+    latex_table,
+    markdown_table,
+    rich_seed_table,
+    rich_table,
+    seeds_csv,
+)
 
 __all__ = [
+    "FORMATS",
     "Row",
     "Run",
     "csv_table",
+    "latex_table",
     "markdown_table",
+    "merge",
     "read_run",
     "require_extras",
+    "rich_seed_table",
     "rich_table",
+    "seeds_csv",
     "summarise",
     "write_report",
 ]
@@ -38,26 +54,46 @@ def require_extras() -> None:
             )
 
 
-def write_report(run_dir: Path, out: Path | None = None) -> Path:
-    """Write report.html, figures/, table.md and table.csv; return the path of the page.
+def write_report(
+    run: Path | Run,
+    out: Path | None = None,
+    *,
+    baseline: str | None = None,
+    formats: Sequence[str] = ("svg", "png"),
+) -> Path:
+    """Write report.html, figures/, table.md, table.tex, table.csv and seeds.csv.
 
-    run_dir    a directory that `undrift compare` wrote
-    out        the directory to write into; the run directory itself if None
+    run        a run directory, or what `read_run` and `merge` make of one or several
+    out        the directory to write into; that of the run if None
+    baseline   the algorithm to compare the others with, seed by seed
+    formats    kinds of files for the figures
+
+    Returns the path of the page.
     """
     from undrift.report.figures import write_figures
     from undrift.report.page import render_page
 
     require_extras()
-    run = read_run(run_dir)
-    folder = Path(run_dir) if out is None else Path(out)
+    run = run if isinstance(run, Run) else read_run(run)
+    folder = run.folder if out is None else Path(out)
     if folder.suffix == ".html" or folder.is_file():
         raise UndriftError(f"out={str(folder)!r}: must be a directory, report.html is put into it")
-    rows = summarise(run)
-    folder.mkdir(parents=True, exist_ok=True)
-    pictures = [path.relative_to(folder) for path in write_figures(run, folder / "figures")]
-    _write(folder / "table.md", markdown_table(run, rows))
-    _write(folder / "table.csv", csv_table(run, rows))
-    return _write(folder / "report.html", render_page(run, rows, pictures))
+    if not run.begun:
+        raise UndriftError(f"{str(run.folder)!r} holds no evaluated round; run it first")
+    rows = summarise(run, baseline)
+    tables = {
+        "table.md": markdown_table(run, rows),
+        "table.tex": latex_table(run, rows),
+        "table.csv": csv_table(run, rows),
+        "seeds.csv": seeds_csv(run, rows),
+    }
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in tables.items():
+            _write(folder / name, text)
+        figures = write_figures(run, folder / "figures", formats)
+        beside = [*map(Path, tables), *(path.relative_to(folder) for path in figures)]
+        return _write(folder / "report.html", render_page(run, rows, beside))
 
 
 def _write(path: Path, text: str) -> Path:

@@ -1,9 +1,9 @@
-"""Figures: what a paper shows, as PNG and SVG."""
+"""Figures: what a paper shows, as PDF, SVG and PNG."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from undrift.report.units import percent, prefix
 
 COLUMN, PAGE = 3.4, 7.0
 """inches: the width of one column and of a page of a two-column paper"""
+
+FORMATS = ("pdf", "svg", "png")
+"""kinds of files that figures can be written as; PDF takes longer than the others together"""
 
 MOST_CLIENTS = 500
 """clients that a picture of the partition shows at most"""
@@ -49,15 +52,16 @@ _STYLE: Any = {
     "text.parse_math": False,
     "svg.hashsalt": "undrift",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # fonts that publishers take
 }
 
 
-def write_figures(run: Run, folder: Path) -> list[Path]:
+def write_figures(run: Run, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write every figure that the run has data for; return the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, (size, draw) in _plan(run).items():
-        paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+        paths = [folder / f"{name}.{kind}" for kind in formats]
         _save(size, draw, paths)
         written += paths
     return written
@@ -106,22 +110,24 @@ def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
 
     legend = 0.17 * math.ceil(len(run.arms) / _legend_columns(run, COLUMN))
     plan: dict[str, tuple[tuple[float, float], Draw]] = {}
-    if run.recorded("accuracy"):
-        plan["accuracy"] = (COLUMN, 2.3 + legend), curves(("accuracy", "round"))
-    if run.recorded("accuracy") and run.recorded("bytes"):
-        plan["accuracy_traffic"] = (COLUMN, 2.3 + legend), curves(("accuracy", "bytes"))
-    norms = [(metric, "round") for metric in ("x_norm", "h_norm") if run.recorded(metric)]
-    if norms:
-        plan["norms"] = (COLUMN * len(norms), 2.3 + legend), curves(*norms)
-    if run.recorded("drift"):
-        plan["drift"] = (COLUMN, 2.3 + legend), curves(("drift", "round"))
-    if (counts := run.label_counts) is not None:
-        plan["partition"] = (PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), counts)
-    panels = _overview(run)
-    if panels:
-        size = (PAGE * 1.15, 0.4 + 2.4 * math.ceil(len(panels) / 2))
-        plan["overview"] = size, lambda figure: _draw_overview(figure, run, panels)
+    for name, wanted in _CURVES.items():
+        panels = [
+            (m, x) for m, x in wanted if run.recorded(m) and (x == "round" or run.recorded(x))
+        ]
+        if panels:
+            plan[name] = (COLUMN * len(panels), 2.3 + legend), curves(*panels)
+    for number, counts in enumerate(run.partitions.values(), start=1):
+        name = "partition" if len(run.partitions) == 1 else f"partition_{number}"
+        plan[name] = (PAGE, 2.4), partial(_draw_partition, counts=counts)
+    overview = _overview(run)
+    if overview:
+        size = (PAGE * 1.15, 0.4 + 2.4 * math.ceil(len(overview) / 2))
+        plan["overview"] = size, lambda figure: _draw_overview(figure, run, overview)
     return plan
+
+
+def _draw_partition(figure: Any, counts: NDArray[np.int64]) -> None:
+    plot_partition(figure.subplots(), counts)
 
 
 def _overview(run: Run) -> list[Draw]:
@@ -138,10 +144,9 @@ def _overview(run: Run) -> list[Draw]:
         for metric, x, title in wanted
         if run.recorded(metric) and run.recorded(x)
     ]
-    if run.label_counts is not None:
-        panels.insert(
-            3, partial(plot_partition, counts=run.label_counts, title="Labels of the clients")
-        )
+    if len(run.partitions) == 1:
+        (counts,) = run.partitions.values()
+        panels.insert(3, partial(plot_partition, counts=counts, title="Labels of the clients"))
     return panels[:4]
 
 
@@ -154,8 +159,21 @@ def _draw_overview(figure: Any, run: Run, panels: list[Draw]) -> None:
     _legend(figure, run)
 
 
+_CURVES = {
+    "accuracy": [("accuracy", "round")],
+    "loss": [("loss", "round")],
+    "accuracy_traffic": [("accuracy", "bytes")],
+    "accuracy_compute": [("accuracy", "flops")],
+    "norms": [("x_norm", "round"), ("h_norm", "round")],
+    "drift": [("drift", "round")],
+    "gsi": [("gsi", "round")],
+}
+"""figures of curves: metric and x-axis of each panel"""
+
 _NAMES = {
     "accuracy": "Test accuracy (%)",
+    "loss": "Test loss",
+    "gsi": "Diversity of the updates, GSI",
     "x_norm": "Norm of the model, ‖x‖",
     "h_norm": "Norm of the correction, ‖h‖",
     "drift": "Client drift (RMS distance)",
@@ -169,7 +187,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
     unit, label = _x_axis(run, x)
     for index, arm in enumerate(run.arms):
         style = ink(index)
-        (mean, sd), along = run.band(arm, metric), run.band(arm, x)[0] / unit
+        (mean, sd), along = arm.band(metric), arm.band(x)[0] / unit
         line = {"color": style.colour, "zorder": 3 + 0.01 * index}
         ax.plot(along, scale * mean, linestyle=style.line, **line)
         if sd is not None:
@@ -177,12 +195,12 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
             ax.fill_between(
                 along, scale * low, scale * (mean + sd), color=style.colour, alpha=0.14, linewidth=0
             )
-        shared, diverged = run.shared_rounds(arm), run.diverged(arm)
-        for seed, curve in run.of(arm).items():
+        shared = arm.shared_rounds()
+        for seed, curve in arm.curves.items():
             alone = curve.rounds >= (shared[-1] if shared.size else 0)
             if alone.sum() > 1:  # this seed outlived another one: on its own from there
                 ax.plot(curve[x][alone] / unit, scale * curve[metric][alone], linewidth=0.6, **line)
-            if seed in diverged:
+            if seed in arm.verdicts:
                 ax.plot(*_end(curve[x] / unit, scale * curve[metric]), "x", markersize=5, **line)
     if metric == "accuracy" and run.target is not None:
         ax.axhline(100 * run.target, color="#777777", linewidth=0.7, linestyle=(0, (2, 2)))
@@ -234,7 +252,7 @@ def _x_axis(run: Run, x: str) -> tuple[float, str]:
     if x == "round":
         return 1.0, "Round"
     unit, name = prefix(run.largest(x) / 5)
-    return unit, f"Traffic, down and up ({name}B)"
+    return unit, f"Traffic, down and up ({name}B)" if x == "bytes" else f"Compute ({name}FLOP)"
 
 
 def _end(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -245,7 +263,7 @@ def _end(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def _wide(run: Run, metric: str) -> bool:
     """Whether the values span so much that only a logarithmic axis shows them all."""
-    values = np.concatenate([curve[metric] for curve in run.curves.values()])
+    values = np.concatenate([curve[metric] for curve in run.curves])
     values = values[np.isfinite(values)]
     return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
 

@@ -159,10 +159,8 @@
     }), config);
   }
 
-  function drawPartition() {
-    const panel = document.getElementById("plot-partition");
-    if (!panel) return;
-    const { share, counts } = data.partition;
+  function drawPartition(panel) {
+    const { share, counts, title } = data.partitions[panel.dataset.partition];
     const low = dark.matches ? style("--wash") : "#f7fbff";
     const scale = dark.matches
       ? [[0, low], [0.5, "#2f6f9f"], [1, "#a9dcff"]]
@@ -174,7 +172,7 @@
       colorbar: { title: { text: "% of the client's samples", side: "right", font: { size: 13 } }, thickness: 12, outlinewidth: 0 },
     }], layout({
       hovermode: "closest", margin: { l: 56, r: 16, t: 34, b: 44 },
-      xaxis: { title: titled(data.partition.title), showgrid: false },
+      xaxis: { title: titled(title), showgrid: false },
       yaxis: { title: titled("Class"), showgrid: false, dtick: share.length > 20 ? undefined : 1 },
     }), config);
   }
@@ -236,17 +234,16 @@
     });
     for (const where of [".chip .mark", "td .mark"]) {
       document.querySelectorAll(where).forEach((mark, i) => {
-        mark.innerHTML = swatch(data.arms[i]);
+        mark.innerHTML = swatch(data.arms[i % data.arms.length]);  // each table has all of them
       });
     }
     panels.forEach(draw);
-    drawPartition();
+    document.querySelectorAll(".plot[data-partition]").forEach(drawPartition);
   }
 
-  const copy = document.getElementById("copy");
-  if (copy) {
+  document.querySelectorAll(".copy").forEach((copy) => {
     copy.onclick = async () => {
-      const text = document.getElementById("command");
+      const text = copy.previousElementSibling;
       try {
         await navigator.clipboard.writeText(text.textContent);
         copy.textContent = "Copied";
@@ -254,7 +251,7 @@
         getSelection().selectAllChildren(text);
       }
     };
-  }
+  });
   dark.addEventListener("change", refresh);
   makeLegend();
   makeSwitches();

@@ -15,7 +15,16 @@ import numpy as np
 from undrift.report.panels import SECTIONS, Panel, panel_data
 from undrift.report.read import Run
 from undrift.report.summary import Row
-from undrift.report.tables import ALGORITHM, BEST, NOTES, footnote, table_columns
+from undrift.report.tables import (
+    ALGORITHM,
+    BEST,
+    NONE,
+    NOTES,
+    footnote,
+    seed_columns,
+    seed_note,
+    table_columns,
+)
 from undrift.report.units import brief, percent, prefix
 
 _SETTINGS = {
@@ -36,11 +45,11 @@ _SETTINGS = {
     "hash": "Experiment",
     "version": "undrift",
 }
-_SHOWN_ELSEWHERE = {"name", "algorithms", "command"}
+_SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format"}
 
 
-def render_page(run: Run, rows: Sequence[Row], pictures: Sequence[Path] = ()) -> str:
-    """The page as text. Everything that comes from the run directory is escaped."""
+def render_page(run: Run, rows: Sequence[Row], beside: Sequence[Path] = ()) -> str:
+    """The page as text, with links to files beside it. All that comes from runs is escaped."""
     from plotly.offline import get_plotlyjs
 
     return _fill(
@@ -48,15 +57,15 @@ def render_page(run: Run, rows: Sequence[Row], pictures: Sequence[Path] = ()) ->
         {
             "title": escape(run.name),
             "css": _asset("page.css"),
-            "facts": _facts(run.experiment),
-            "lead": _lead(run, rows) + _progress(run),
-            "table": _table(run, rows),
-            "footnote": escape(footnote(run)),
+            "facts": _facts(run),
+            "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
+            "table": _table(table_columns(run, rows), rows, footnote(run)),
+            "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
             "verdicts": _verdicts(run),
             "sections": _sections(run),
-            "command": _command(run.experiment),
+            "commands": "\n".join(map(_command, run.members)),
             "settings": _settings(run),
-            "files": _files(pictures),
+            "files": _files(beside),
             "footer": escape(f"Made by undrift {run.experiment.get('version', '')}".rstrip() + "."),
             "data": _script_json(panel_data(run)),
             "plotly": get_plotlyjs(),
@@ -80,24 +89,29 @@ def _script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _facts(experiment: Mapping[str, Any]) -> str:
-    seeds = len(experiment["seeds"])
-    said = [experiment.get(key) for key in ("data", "partition", "model", "sampler")]
-    if experiment.get("rounds") is not None:
-        said.append(f"{experiment['rounds']} rounds")
-    said.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
+def _facts(run: Run) -> str:
+    """What all runs have in common."""
+    said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
+    if run.experiment.get("rounds") is not None:
+        said.append(f"{run.experiment['rounds']} rounds")
+    said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
     return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
 
 
+def _leads(run: Run, rows: Sequence[Row]) -> list[str]:
+    """The result in a sentence or two, for each problem."""
+    problems = dict.fromkeys(arm.problem for arm in run.arms)
+    return [_lead(run, [row for row in rows if row.arm.problem == one]) for one in problems]
+
+
 def _lead(run: Run, rows: Sequence[Row]) -> str:
-    """The result in a sentence or two."""
     leader = next((row for row in rows if row.leads and row.final), None)
     if leader is None or leader.final is None:
         return "No algorithm finished on every seed."
     name, final = escape(leader.arm.label), leader.final
     spread = "" if final.sd is None else f" ± {100 * final.sd:.2f}"
     text = f"<b>{name}</b> ends highest: {100 * final.mean:.2f}{spread} % after round"
-    text += f" {run.last_round}"
+    text += f" {leader.arm.last_round}"
     behind = [row for row in rows if row.behind is not None and row.complete]
     if behind:
         second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
@@ -105,19 +119,19 @@ def _lead(run: Run, rows: Sequence[Row]) -> str:
         if gap is not None:
             wide = "" if gap.sd is None else f" ± {100 * gap.sd:.2f}"
             text += f", {100 * gap.mean:.2f}{wide} points above {escape(second.arm.label)}"
-            text += f" on the same seed{'s' if len(run.seeds) > 1 else ''}"
+            text += f" on the same seed{'s' if gap.n > 1 else ''}"
             if gap.sd is not None and gap.mean <= gap.sd:
                 text += ", a gap within the spread of the seeds"
     return text + "." + _cheapest(run, rows)
 
 
 def _progress(run: Run) -> str:
-    """A warning if the run has not come to its end."""
-    total, ends = run.experiment.get("rounds"), {(v.algorithm, v.seed) for v in run.verdicts}
-    going = any((arm.name, seed) not in ends for arm in run.arms for seed in run.seeds)
+    """A warning if a run has not come to its end."""
+    total = run.experiment.get("rounds")
+    going = any(seed not in arm.verdicts for arm in run.arms for seed in arm.seeds)
     if not isinstance(total, int) or run.last_round >= total or not going:
         return ""
-    return f" The run has got to round {run.last_round} of {total} so far."
+    return f"{escape(run.name)} has got to round {run.last_round} of {total} so far."
 
 
 def _cheapest(run: Run, rows: Sequence[Row]) -> str:
@@ -133,11 +147,11 @@ def _cheapest(run: Run, rows: Sequence[Row]) -> str:
     return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
 
 
-def _table(run: Run, rows: Sequence[Row]) -> str:
-    columns = table_columns(run, rows)
-    text = {ALGORITHM, NOTES}
-    kinds = ['class="text"' if head in text else "" for head in columns]
-    lines = ["<table>", "<thead><tr>"]
+def _table(columns: Mapping[str, list[str]], rows: Sequence[Row], note: str) -> str:
+    if not columns:
+        return ""
+    kinds = ['class="text"' if head in (ALGORITHM, NOTES) else "" for head in columns]
+    lines = ['<div class="scroll">', "<table>", "<thead><tr>"]
     lines += [f"<th {kind}>{_heading(h)}</th>" for h, kind in zip(columns, kinds, strict=True)]
     lines += ["</tr></thead>", "<tbody>"]
     for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
@@ -150,7 +164,8 @@ def _table(run: Run, rows: Sequence[Row]) -> str:
         ]
         lines += ['<tr class="best">' if row.leads else "<tr>", f'<td class="text">{first}</td>']
         lines += [*rest, "</tr>"]
-    return "\n".join([*lines, "</tbody>", "</table>"])
+    lines += ["</tbody>", "</table>", "</div>", f'<p class="note">{escape(note)}</p>']
+    return "\n".join(lines)
 
 
 def _heading(text: str) -> str:
@@ -159,11 +174,10 @@ def _heading(text: str) -> str:
 
 
 def _verdicts(run: Run) -> str:
-    labels = {arm.name: arm.label for arm in run.arms}
     items = [
-        f"<li>{escape(labels.get(v.algorithm, v.algorithm))}, seed {v.seed}, ended in round"
-        f" {v.round}: {escape(v.reason)}</li>"
-        for v in run.verdicts
+        f"<li>{escape(arm.label)}, seed {v.seed}, ended in round {v.round}: {escape(v.reason)}</li>"
+        for arm in run.arms
+        for v in arm.verdicts.values()
     ]
     return '<ul class="warn">' + "".join(items) + "</ul>" if items else ""
 
@@ -177,8 +191,9 @@ def _sections(run: Run) -> str:
             lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
             lines += [_figure(panel, panel.caption + _legend(run, panel)) for panel in recorded]
             lines += ["</div>", "</section>"]
-    if run.label_counts is not None:
-        lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">', _partition(run)]
+    if run.partitions:
+        lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">']
+        lines += [_partition(run, name) for name in run.partitions]
         lines += ["</div>", "</section>"]
     else:
         absent.append("labels of the clients")
@@ -189,7 +204,7 @@ def _sections(run: Run) -> str:
 
 def _worth_showing(run: Run, panel: Panel) -> bool:
     if panel.metric == "dropped":
-        return any(bool((curve["dropped"] > 0).any()) for curve in run.curves.values())
+        return any(bool((curve["dropped"] > 0).any()) for curve in run.curves)
     return run.recorded(panel.metric)
 
 
@@ -200,7 +215,7 @@ def _legend(run: Run, panel: Panel) -> str:
     text = ""
     if len(run.seeds) > 1:
         text += " Lines are means over seeds, bands one standard deviation."
-    if run.verdicts:
+    if any(arm.verdicts for arm in run.arms):
         text += " A cross marks the end of a diverged seed; thin lines are the seeds that go on."
     return text
 
@@ -217,8 +232,9 @@ def _figure(panel: Panel, caption: str) -> str:
     )
 
 
-def _partition(run: Run) -> str:
-    counts = np.zeros((1, 1), dtype=np.int64) if run.label_counts is None else run.label_counts
+def _partition(run: Run, name: str) -> str:
+    counts, place = run.partitions[name], list(run.partitions).index(name)
+    whose = f" of {escape(name)}" if len(run.partitions) > 1 else ""
     sizes = counts.sum(axis=1)
     share = counts / np.maximum(sizes[:, None], 1)
     share = share[sizes > 0] if sizes.any() else share
@@ -229,35 +245,49 @@ def _partition(run: Run) -> str:
         f" {np.exp(entropy).mean():.1f} of {counts.shape[1]} classes on average."
     )
     return (
-        '<figure class="wide"><figcaption><h3>Labels of the clients</h3>'
-        f'<p>{caption}</p></figcaption><div class="plot" id="plot-partition"></div></figure>'
+        f'<figure class="wide"><figcaption><h3>Labels of the clients{whose}</h3>'
+        f"<p>{caption}</p></figcaption>"
+        f'<div class="plot" data-partition="{place}"></div></figure>'
     )
 
 
-def _command(experiment: Mapping[str, Any]) -> str:
-    if not experiment.get("command"):
+def _command(run: Run) -> str:
+    if not run.experiment.get("command"):
         return ""
-    command = escape(str(experiment["command"]))
+    command = escape(str(run.experiment["command"]))
     return (
-        f'<div class="command"><pre id="command">{command}</pre>'
-        '<button type="button" id="copy">Copy</button></div>'
+        f'<div class="command"><pre>{command}</pre>'
+        '<button type="button" class="copy">Copy</button></div>'
     )
 
 
 def _settings(run: Run) -> str:
-    extra = [key for key in run.experiment if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
+    """The settings: one column where all runs agree, one for each run where they do not."""
+    keys = dict.fromkeys(key for one in run.members for key in one.experiment)
+    extra = [key for key in keys if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
     names = _SETTINGS | {key: key.replace("_", " ").capitalize() for key in extra}
-    shown = {names[k]: run.experiment[k] for k in names if run.experiment.get(k) is not None}
-    algorithms = "<br>".join(f"<code>{escape(arm.name)}</code>" for arm in run.arms)
-    lines = [f"<tr><th>Algorithms</th><td>{algorithms}</td></tr>"]
-    lines += [
-        f"<tr><th>{escape(name)}</th><td>{_setting(value)}</td></tr>"
-        for name, value in shown.items()
-    ]
+    width = len(run.members)
+    heads = "".join(f"<td>{escape(one.name)}</td>" for one in run.members)
+    lines = [f"<tr><th>Run</th>{heads}</tr>"] if width > 1 else []
+    algorithms = (
+        "<br>".join(f"<code>{escape(arm.name)}</code>" for arm in one.arms) for one in run.members
+    )
+    lines.append(f"<tr><th>Algorithms</th><td>{'</td><td>'.join(algorithms)}</td></tr>")
+    for key, name in names.items():
+        values = [one.experiment.get(key) for one in run.members]
+        if all(value is None for value in values):
+            continue
+        if width > 1 and all(value == values[0] for value in values):
+            cells = f'<td colspan="{width}">{_setting(values[0])}</td>'
+        else:
+            cells = "".join(f"<td>{_setting(value)}</td>" for value in values)
+        lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     return "\n".join(lines)
 
 
 def _setting(value: Any) -> str:
+    if value is None:
+        return NONE
     text = escape(_plain(value))
     return f"<code>{text}</code>" if "(" in text else text
 
@@ -268,7 +298,6 @@ def _plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else ", ".join(map(str, value))
 
 
-def _files(pictures: Sequence[Path]) -> str:
-    links = [Path("table.csv"), Path("table.md"), *pictures]
-    shown = [f'<a href="{escape(path.as_posix())}">{escape(path.name)}</a>' for path in links]
-    return "Beside this page: " + ", ".join(shown) + "."
+def _files(written: Sequence[Path]) -> str:
+    shown = [f'<a href="{escape(path.as_posix())}">{escape(path.name)}</a>' for path in written]
+    return "Beside this page: " + ", ".join(shown) + "." if shown else ""

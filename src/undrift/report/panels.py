@@ -143,20 +143,20 @@ def panel_data(run: Run) -> dict[str, Any]:
     scales = {metric: 100.0 if "accuracy" in metric else 1.0 for metric in recorded}
     scales |= {x: 1 / unit for x, (unit, _) in axes.items()}
     return {
-        "arms": [_arm(run, index, arm, scales) for index, arm in enumerate(run.arms)],
+        "arms": [_arm(index, arm, scales) for index, arm in enumerate(run.arms)],
         "axes": {x: {"title": title} for x, (_, title) in axes.items()},
         "switches": _switches(run, axes),
         "target": None if run.target is None else round(100 * run.target, 4),
-        "partition": _partition(run.label_counts),
+        "partitions": [_partition(counts) for counts in run.partitions.values()],
     }
 
 
-def _arm(run: Run, index: int, arm: Arm, scales: dict[str, float]) -> dict[str, Any]:
-    style, shared = ink(index), run.shared_rounds(arm)
-    bands = {metric: run.band(arm, metric) for metric in scales}
+def _arm(index: int, arm: Arm, scales: dict[str, float]) -> dict[str, Any]:
+    style, shared = ink(index), arm.shared_rounds()
+    bands = {metric: arm.band(metric) for metric in scales}
     keep = _thin(shared.size)
     seeds = []
-    for seed, curve in run.of(arm).items():
+    for seed, curve in arm.curves.items():
         kept = _thin(curve.rounds.size)
         alone = curve.rounds[kept] >= (shared[-1] if shared.size else 0)
         seeds.append(
@@ -164,7 +164,7 @@ def _arm(run: Run, index: int, arm: Arm, scales: dict[str, float]) -> dict[str, 
                 "seed": seed,
                 "alone": int(np.argmax(alone)),
                 "values": {m: _numbers(scale * curve[m][kept]) for m, scale in scales.items()},
-                "diverged": seed in run.diverged(arm),
+                "diverged": seed in arm.verdicts,
             }
         )
     means = {m: _numbers(scales[m] * mean[keep]) for m, (mean, _) in bands.items() if mean.size}
@@ -224,9 +224,7 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _partition(counts: NDArray[np.int64] | None) -> dict[str, Any] | None:
-    if counts is None:
-        return None
+def _partition(counts: NDArray[np.int64]) -> dict[str, Any]:
     shown = counts[:MOST_CLIENTS]
     share = 100 * shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
     rest = f" (first {len(shown)} of {len(counts)})" if len(shown) < len(counts) else ""

@@ -25,7 +25,7 @@ METRICS = (
 """what every curve has, if only as NaN"""
 
 FORMAT = 1
-"""of run directories; "format" in experiment.json says which one was written, the first if absent"""
+"""of run directories: "format" in experiment.json, which the oldest lack"""
 
 PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
 """settings that make up the problem to be solved, on which algorithms can be compared"""
@@ -126,6 +126,11 @@ class Run:
         return [curve for arm in self.arms for curve in arm.curves.values()]
 
     @property
+    def begun(self) -> bool:
+        """Whether there is anything to report."""
+        return any(arm.curves or arm.verdicts for arm in self.arms)
+
+    @property
     def last_round(self) -> int:
         """The last round that any algorithm evaluated."""
         return max(arm.last_round for arm in self.arms)
@@ -133,7 +138,7 @@ class Run:
     @property
     def done(self) -> int:
         """Rounds done, averaged over algorithms and seeds; who ended with a verdict is done."""
-        total, done = int(self.experiment.get("rounds") or self.last_round), 0
+        total, done = self.experiment.get("rounds", self.last_round), 0
         pairs = [(arm, seed) for arm in self.arms for seed in arm.seeds]
         for arm, seed in pairs:
             curve = arm.curves.get(seed)
@@ -208,15 +213,17 @@ def merge(runs: Sequence[Run]) -> Run:
     if len({arm.label for arm in arms}) < len(arms) or len({arm.problem for arm in arms}) > 1:
         arms = [replace(arm, label=f"{arm.label} · {arm.run}") for arm in arms]
     first, *others = (run.experiment for run in runs)
-    partitions = {name: counts for run in runs for name, counts in run.partitions.items()}
+    owners: dict[str, list[str]] = {}
+    for run in runs:
+        for counts in run.partitions.values():
+            owners.setdefault(json.dumps(counts.tolist()), []).append(run.name)
     return Run(
         folder=runs[0].folder.parent,
         experiment={k: v for k, v in first.items() if all(e.get(k) == v for e in others)},
         name=", ".join(names),
         arms=tuple(arms),
         target=runs[0].target if len({run.target for run in runs}) == 1 else None,
-        partitions=partitions if len({str(c.tolist()) for c in partitions.values()}) > 1
-        else dict(list(partitions.items())[:1]),
+        partitions={", ".join(names): np.array(json.loads(c)) for c, names in owners.items()},
         merged=tuple(runs),
     )
 
@@ -226,7 +233,7 @@ def _renamed(run: Run, name: str) -> Run:
         run,
         name=name,
         arms=tuple(replace(arm, run=name) for arm in run.arms),
-        partitions={name: counts for counts in run.partitions.values()},
+        partitions=dict(zip([name], run.partitions.values(), strict=False)),
     )
 
 
@@ -245,6 +252,8 @@ def _experiment(path: Path) -> dict[str, Any]:
         raise _broken(path, f"name must be a string, got {found.get('name')!r}")
     if not isinstance(seeds, list) or not seeds or not all(_is_whole(seed) for seed in seeds):
         raise _broken(path, f"seeds must be a list of whole numbers, got {seeds!r}")
+    if not _is_whole(found.get("rounds", 1)):
+        raise _broken(path, f"rounds must be a whole number, got {found['rounds']!r}")
     if target is not None and not _is_number(target):
         raise _broken(path, f"target must be a number or null, got {target!r}")
     if not isinstance(found.get("algorithms"), list) or not found["algorithms"]:

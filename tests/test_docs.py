@@ -1,0 +1,76 @@
+"""What the documentation shows can be done: its code runs, its commands exist, its links lead."""
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import undrift
+from undrift.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+OUTSIDE = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*\"")
+TARGETS = re.compile(r"^([\w-]+):", flags=re.MULTILINE)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (DOCS / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands(page: str) -> list[list[str]]:
+    """The lines that a reader would type, as words."""
+    typed = "".join(blocks(page, "sh"))
+    for text in blocks(page, "console"):
+        typed += "".join(f"{line[2:]}\n" for line in text.splitlines() if line[:2] == "$ ")
+    lines = typed.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_code_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, object] = {"__name__": page}
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
+def test_commands_exist(page: str) -> None:
+    for command, *arguments in commands(page):
+        match command.rpartition("/")[2]:
+            case "undrift":
+                app.parse_args(arguments, exit_on_error=False, print_error=False)
+            case "make":
+                assert arguments[0] in TARGETS.findall((ROOT / "Makefile").read_text())
+            case "python" if arguments[0] == "-m":
+                assert find_spec(arguments[1])
+            case "python":
+                assert (ROOT / arguments[0]).exists()
+            case other:
+                pytest.fail(f"{page} shows {other}, which this test does not know")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (DOCS / page).read_text()):
+        assert "://" in target or (DOCS / page).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.slow
+def test_the_site_is_complete_and_needs_nothing_from_outside(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(DOCS), str(tmp_path)]
+    subprocess.run(build, check=True)
+    pages = list(tmp_path.rglob("*.html"))
+    text = "".join(page.read_text() for page in pages)
+    assert not [name for name in undrift.__all__ if f'id="undrift.{name}"' not in text]
+    assert not OUTSIDE.findall(text)
+    styles = "".join(path.read_text() for path in tmp_path.rglob("*.css"))
+    assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", styles)

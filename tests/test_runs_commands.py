@@ -1,0 +1,209 @@
+"""The commands that read finished runs: report, ls, show, diff and cite."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.directory import ACCURACY, A, B, make_run
+from undrift.cite import ENTRIES, WORKS, cite
+from undrift.cli import main
+from undrift.commands.listing import KINDS
+
+Shown = pytest.CaptureFixture[str]
+
+
+def fails(*arguments: str, code: int) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    assert stopped.value.code == code
+
+
+def change(folder: Path, line: int, **values: Any) -> None:
+    """Put other values into one row of the metrics."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    lines[line] = json.dumps(json.loads(lines[line]) | values)
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_report_leaves_out_what_is_no_run(tmp_path: Path, capsys: Shown) -> None:
+    good = make_run(tmp_path / "good")
+    newer = make_run(tmp_path / "newer", format=99)
+    (tmp_path / "empty").mkdir()
+    begun = make_run(tmp_path / "begun")
+    (begun / "metrics.jsonl").write_text('{"algorithm": "Fed')
+    folders = [str(path) for path in (good, newer, tmp_path / "empty", begun)]
+    out = tmp_path / "out"
+    options = ["--out", str(out), "--formats", "svg", "--target", "0.7", "--baseline", "FedAvg"]
+    fails("report", *folders, *options, code=1)
+    shown, said = capsys.readouterr()
+    assert f"report: {out / 'report.html'}" in shown
+    assert "to 70 %" in shown
+    assert "+20.00 [" in shown
+    assert said.count("left out") == 3
+    assert "format 99" in said
+    assert "has no experiment.json" in said
+    assert "no evaluated round" in said
+    assert {path.suffix for path in (out / "figures").iterdir()} == {".svg"}
+
+
+def test_report_goes_into_the_run_itself(tmp_path: Path, capsys: Shown) -> None:
+    one_seed = {key: values for key, values in ACCURACY.items() if key[1] == 0}
+    run = str(make_run(tmp_path, one_seed))
+    main(["report", run, "--formats", "svg", "--baseline", "AdaBest"])
+    assert re.search(r"FedAvg +70\.00 +-10\.00 +0, 1", capsys.readouterr().out)
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "table.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "at least one run directory"),
+        (["RUN", "--target", "80"], "--target 80.0: must be"),
+        (["RUN", "--formats", "svg,jpg"], "no kind of figure is called 'jpg'"),
+        (["RUN", "--baseline", "fedavgm"], "did you mean 'FedAvg'"),
+        (["RUN", "RUN"], "given twice"),
+        (["nowhere"], "'nowhere' is not a directory"),
+    ],
+)
+def test_report_says_what_is_wrong(
+    tmp_path: Path, capsys: Shown, arguments: list[str], says: str
+) -> None:
+    run = str(make_run(tmp_path))
+    fails("report", *(run if a == "RUN" else a for a in arguments), code=2)
+    assert says in capsys.readouterr().err
+
+
+def test_ls_lists_runs_latest_first(tmp_path: Path, capsys: Shown) -> None:
+    accuracy = {key: values[:2] for key, values in ACCURACY.items()}
+    for name, made in (("old", ACCURACY), ("new", accuracy)):
+        make_run(tmp_path / name, made)
+    for file in ("experiment.json", "metrics.jsonl"):
+        os.utime(tmp_path / "old" / file, (0, 0))
+    (tmp_path / "other").mkdir()
+    make_run(tmp_path / "broken", seeds=[])
+    main(["ls", str(tmp_path), "--json"])
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows)[-1] == "old"
+    assert rows.keys() == {"old", "new", "broken"}
+    assert (rows["new"]["done"], rows["new"]["rounds"]) == (10, 20)
+    assert rows["old"]["best_accuracy"] == pytest.approx(0.9)
+    assert rows["old"]["algorithms"] == ["FedAvg", "AdaBest"]
+    assert "seeds must be" in rows["broken"]["error"]
+    main(["ls", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert re.search(r"old .* 20/20 +90\.00 +\d+ d", shown)
+    assert re.search(r"new .* 10/20 +65\.00 +\d+ s", shown)
+
+
+def test_ls_without_runs(tmp_path: Path, capsys: Shown) -> None:
+    main(["ls", str(tmp_path)])
+    assert "no runs in" in capsys.readouterr().out
+    fails("ls", str(tmp_path / "nowhere"), code=2)
+    assert "is not a folder" in capsys.readouterr().err
+
+
+def test_show(tmp_path: Path, capsys: Shown) -> None:
+    verdict = {"algorithm": A, "seed": 1, "round": 15, "reason": "the [b]model[/b] is not finite"}
+    main(["show", str(make_run(tmp_path, verdicts=[verdict]))])
+    shown = capsys.readouterr().out
+    assert "Dirichlet(clients=4, alpha=0.1)" in shown
+    assert re.search(r"FedAvg +10/20 +45\.00 ± 7\.07", shown)  # where both seeds still were
+    assert re.search(r"AdaBest +20/20 +85\.00 ± 7\.07 .* 30\.0 kB", shown)
+    assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
+    assert f"in {tmp_path}:" in shown
+    assert re.search(r"metrics\.jsonl +one row an evaluation", shown)
+
+
+def test_show_a_run_that_has_only_begun(tmp_path: Path, capsys: Shown) -> None:
+    (make_run(tmp_path) / "metrics.jsonl").write_text("")
+    main(["show", str(tmp_path)])
+    assert re.search(r"FedAvg +0/20 +-", capsys.readouterr().out)
+
+
+def test_equal_runs_do_not_differ(tmp_path: Path, capsys: Shown) -> None:
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", name="b", version="9", hash="x")
+    for line in range(16):
+        change(b, line, seconds=line)
+    main(["diff", str(a), str(b)])
+    shown = capsys.readouterr().out
+    assert "the same settings, the same results" in shown
+    assert "undrift 0.1.0 and 9" in shown
+
+
+def test_diff_names_settings_rounds_and_quantities(tmp_path: Path, capsys: Shown) -> None:
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", partition="IID()", every=4)
+    change(b, 2, loss=1 / 15 + 1e-16, new_quantity=1)  # FedAvg, seed 0, round 15
+    change(b, 5, accuracy=None, drift=7)  # FedAvg, seed 1, round 10
+    text = (b / "metrics.jsonl").read_text().splitlines()
+    (b / "metrics.jsonl").write_text("\n".join(text[:-1]) + "\n")
+    fails("diff", str(a), str(b), code=1)
+    assert capsys.readouterr().out.splitlines() == [
+        "partition: Dirichlet(clients=4, alpha=0.1) | IID()",
+        "every: 5 | 4",
+        f"FedAvg, seed 0: round 15, loss: {1 / 15!r} | {1 / 15 + 1e-16!r}",
+        "FedAvg, seed 1: round 10, accuracy: 0.4 | nan, and 1 quantities more",
+        "AdaBest, seed 1: round 20 is only in the first",
+    ]
+
+
+def test_diff_of_verdicts_and_algorithms(tmp_path: Path, capsys: Shown) -> None:
+    verdict = {"algorithm": A, "seed": 0, "round": 25, "reason": "not finite"}
+    only = {key: values for key, values in ACCURACY.items() if key[0] == A}
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", only, [verdict])
+    fails("diff", str(a), str(b), code=1)
+    assert capsys.readouterr().out.splitlines() == [
+        f"algorithms: {[A, B]} | {[A]}",
+        "FedAvg, seed 0: no verdict | ended in round 25: not finite",
+    ]
+
+
+def test_cite(tmp_path: Path, capsys: Shown) -> None:
+    main(["cite", str(make_run(tmp_path, data="Shakespeare(first=10)", sampler="MD(clients=3)"))])
+    shown = capsys.readouterr().out
+    keys = re.findall(r"^@\w+\{(\w+),$", shown, flags=re.MULTILINE)
+    assert keys == ["undrift", "mcmahan2017", "varno2022", "caldas2018", "acar2021", "fraboni2021"]
+    assert "version = {0.1.0}" in shown
+
+
+def documented() -> dict[str, str]:
+    """Class → the reference in its docstring, for all that can be named."""
+    made = {m.__name__: inspect.unwrap(m) for kind in KINDS.values() for m in kind.values()}
+    found = {
+        name: re.search(r"(?i)references?: (.*)", one.__doc__ or "", re.DOTALL)
+        for name, one in made.items()
+        if isinstance(one, type)
+    }
+    return {name: " ".join(match[1].split()) for name, match in found.items() if match}
+
+
+def test_every_reference_can_be_cited_and_agrees() -> None:
+    for name, reference in documented().items():
+        assert name in WORKS, f"undrift/cite.py lacks {name}: {reference}"
+        if other := re.match(r"as (\w+)\.", reference):
+            assert WORKS[name] == WORKS[other[1]]
+            continue
+        for work in re.split(r"; (?=[A-Z])", reference):
+            first = re.match(r"\w+", work)
+            assert first
+            entries = [ENTRIES[key] for key in WORKS[name]]
+            assert any(re.search(rf"author += \{{{first[0]},", entry) for entry in entries), work
+
+
+def test_entries_are_bibtex() -> None:
+    assert set(ENTRIES) == {key for keys in WORKS.values() for key in keys}
+    for key, entry in ENTRIES.items():
+        assert re.match(rf"@\w+\{{{key},\n", entry)
+        assert entry.count("{") == entry.count("}")
+        fields = re.findall(r"^  (\w+) += \{", entry, flags=re.MULTILINE)
+        assert {"title", "author", "year"} <= set(fields)
+        assert fields[-1] == "year"
+        assert key.endswith(re.search(r"year +=.*(\d{4})", entry)[1])  # type: ignore[index]
+    assert cite([], "} @evil{1").count("@") == 1
