@@ -15,6 +15,7 @@ from undrift.commands.data import data_app
 from undrift.commands.diff import diff
 from undrift.commands.listing import list_
 from undrift.commands.partition import partition_app
+from undrift.commands.profile import profile
 from undrift.commands.report import report
 from undrift.commands.show import ls, show
 from undrift.config import UndriftError
@@ -33,6 +34,7 @@ app.command(ls)
 app.command(show)
 app.command(diff)
 app.command(cite)
+app.command(profile)
 app.command(cost)
 app.command(data_app)
 app.command(partition_app)

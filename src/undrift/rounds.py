@@ -193,6 +193,21 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Items:
+    """Work and memory of the clients of a round; memories are read when their turn comes."""
+
+    works: Sequence[Work]
+    memories: Store
+    fresh: Struct
+
+    def __len__(self) -> int:
+        return len(self.works)
+
+    def __iter__(self) -> Iterator[tuple[Work, Struct]]:
+        return ((work, self.memories.get(work.client, self.fresh)) for work in self.works)
+
+
+@dataclass(frozen=True)
 class Survey:
     """The first exchange of a round, for one client."""
 
@@ -335,8 +350,7 @@ class Server:
         self, exchange: Survey | Exchange, works: Sequence[Work], state: State
     ) -> Iterator[tuple[Work, Answer]]:
         """Run an exchange with every client, wherever the engine does; answers come in order."""
-        fresh = self.algorithm.init_client(state.server.x)
-        items = ((work, state.clients.get(work.client, fresh)) for work in works)
+        items = Items(works, state.clients, self.algorithm.init_client(state.server.x))
         return zip(works, self.engine.map(exchange, self.task, items), strict=True)
 
     def _accept(self, work: Work, answer: Answer, dropped: dict[int, str]) -> bool:

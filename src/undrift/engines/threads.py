@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
+from operator import length_hint
 from queue import SimpleQueue
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -61,8 +63,9 @@ class Threads:
 
         running: deque[Future[list[B]]] = deque()
         waiting = iter(items)
+        share = math.ceil(length_hint(items, LARGEST) / (2 * self.workers)) or 1
         try:
-            while block := list(islice(waiting, self._block(type(job)))):
+            while block := list(islice(waiting, min(share, self._block(type(job))))):
                 running.append(pool.submit(run, block))
                 if len(running) > 2 * self.workers:
                     yield from running.popleft().result()

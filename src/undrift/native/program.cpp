@@ -15,6 +15,7 @@
 #endif
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -67,15 +68,34 @@ struct Program : torch::CustomClassHolder {
 
   // Loss and gradient of what is in `x`, `inputs` and `targets`.
   void run() {
-    for (auto& step : code) {
-      stack.assign(step.args.begin(), step.args.end());
-      step.op.callBoxed(stack);
-      if (step.fresh)
-        for (size_t i = 0; i < step.outs.size(); i++)
-          if (step.outs[i].defined()) replace(step.outs[i], stack[i].toTensor(), step.op);
-      for (auto& t : step.done) t.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().clear();
-    }
+    for (auto& step : code) call(step);
     stack.clear();
+  }
+
+  void call(Instruction& step) {
+    stack.assign(step.args.begin(), step.args.end());
+    step.op.callBoxed(stack);
+    if (step.fresh)
+      for (size_t i = 0; i < step.outs.size(); i++)
+        if (step.outs[i].defined()) replace(step.outs[i], stack[i].toTensor(), step.op);
+    for (auto& t : step.done)
+      t.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().clear();
+  }
+
+  // The operators, and the seconds that each takes in a run, as a mean over several.
+  std::tuple<std::vector<std::string>, std::vector<double>> times(int64_t runs) {
+    using clock = std::chrono::steady_clock;
+    std::vector<std::string> names;
+    std::vector<double> seconds(code.size());
+    for (auto& step : code) names.push_back(step.op.schema().name());
+    for (int64_t k = 0; k < runs; k++)
+      for (size_t i = 0; i < code.size(); i++) {
+        auto began = clock::now();
+        call(code[i]);
+        seconds[i] += std::chrono::duration<double>(clock::now() - began).count() / runs;
+      }
+    stack.clear();
+    return {names, seconds};
   }
 
   static void replace(Tensor& old, const Tensor& fresh, const c10::OperatorHandle& op) {
@@ -338,9 +358,15 @@ TORCH_LIBRARY_FRAGMENT(undrift, m) {
       .def("device_of", &Program::device_of)
       .def("number", &Program::number)
       .def("out", &Program::out)
-      .def("done", [](const c10::intrusive_ptr<Program>& p, Tensor t) { p->code.back().done.push_back(t); })
+      .def("done", [](const c10::intrusive_ptr<Program>& p, Tensor t) {
+        p->code.back().done.push_back(std::move(t));
+      })
       .def("skip", [](const c10::intrusive_ptr<Program>& p) { p->out(Tensor()); })
       .def("walk", walk)
+      .def("times", [](const c10::intrusive_ptr<Program>& p, int64_t runs) {
+        Bare bare;
+        return p->times(runs);
+      })
       .def("run", [](const c10::intrusive_ptr<Program>& p) {
         Bare bare;
         p->run();
