@@ -175,3 +175,16 @@ def test_models_get_batches_and_not_what_is_stored() -> None:
     _, data = made.prepare(0)
     assert data.example.shape == (1, 1, 12, 12)
     assert data.to("cpu").transform is data.transform
+
+
+def test_a_model_that_does_not_fit_the_data_is_refused_before_anything_runs() -> None:
+    experiment = Experiment(
+        algorithms=["fedavg"],
+        data="digits",
+        partition="IID(clients=5)",
+        model="FedGBOGRU()",
+        local=Local(),
+        sampler="Uniform(2)",
+    )
+    with pytest.raises(UndriftError, match="FedGBOGRU"):
+        experiment.check()

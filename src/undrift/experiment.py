@@ -26,7 +26,7 @@ from undrift.engines import Engine, usual_engine
 from undrift.metrics import Meter
 from undrift.models import MODELS, Model
 from undrift.names import algorithm
-from undrift.rng import stream, torch_stream
+from undrift.rng import Keyed, stream, torch_stream
 from undrift.rounds import Round, rounds
 from undrift.sampling import SAMPLERS, Sampler, Urn
 from undrift.task import Task, suitable_loss
@@ -138,6 +138,12 @@ class Experiment(Config):
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))
         self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
+        rows = data.rows(int(np.argmax(data.sizes)))[: self.local.batch_size]
+        try:
+            with Keyed(torch.Generator()):
+                task.gradient(task.x0, task.unpack(task.buffers0), *data.batch(rows))
+        except Exception as error:  # whatever a model may raise
+            raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {error}") from None
         return task, data
 
     def run(

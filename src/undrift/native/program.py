@@ -78,7 +78,8 @@ class Recorder(Keyed):  # type: ignore[no-untyped-call]
         outs = list(result) if isinstance(result, tuple | list) else [result]
         if not all(out is None or isinstance(out, Tensor) for out in outs):
             raise Unsuitable(f"{op} looks at values")
-        self.calls.append(Call(op, given, outs))
+        # Other tensors on the same memory: autograd copies a gradient that somebody else holds.
+        self.calls.append(Call(op, [_alias(one) for one in given], [_alias(out) for out in outs]))
         return result
 
 
@@ -164,6 +165,12 @@ def record(
                 generator,
             )
     return Program(program, inputs, targets, result, any(draws(call.op) for call in calls))
+
+
+def _alias(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_alias(one) for one in value]
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -29,10 +29,8 @@ CHUNK_BYTES = 2**25
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""
 
-
 RECIPES = 256
 """Recipes of local steps that are kept: one for each set of numbers in them."""
-
 
 RECORDING = Lock()
 """One at a time, since a recording holds all that a step computes."""
@@ -51,11 +49,13 @@ class Recorded(Trainer):
         self.programs: dict[Any, Program] = {}
         self.recipes: dict[Any, Recipe] = {}
         self.reasons: dict[Any, str] = {}
-        """why the model (None) or an algorithm runs in Python"""
+        """why everything (None), batches of a shape or an algorithm's clients run in Python"""
         try:
             load()
         except UndriftError as error:
             self.reasons[None] = str(error)
+        if task.x0.device.type != "cpu":
+            self.reasons[None] = f"programs do not run on {task.x0.device}"
 
     def gradient(
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
@@ -96,6 +96,7 @@ class Recorded(Trainer):
         for inputs, targets, rows in _chunks(work, now.once):
             program = self._program(inputs, targets, rows)
             if program is None:
+                self.key(algorithm, work, "model")  # random numbers begin anew
                 return super().walk(*plain)
             if not losses:
                 self._load(buffers)
@@ -142,16 +143,17 @@ class Recorded(Trainer):
 
     def _program(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Program | None:
         """The program for batches like those in these rows; None if there can be none."""
-        if None in self.reasons:
-            return None
         key = (rows.shape[1], inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
+        if None in self.reasons or key in self.reasons:
+            return None
         if key not in self.programs:
             try:
                 with RECORDING:
                     program = self._record(inputs[rows[0]], targets[rows[0]])
                     torch.ops.undrift.trim()
             except Exception as reason:  # whatever it is, PyTorch itself may do better
-                self.reasons[None] = str(reason)
+                self.reasons[key] = str(reason)
+                _say(f"{type(self.task.model).__name__} trains in Python: {reason}")
                 return None
             if len(self.programs) == SHAPES:
                 del self.programs[next(iter(self.programs))]
