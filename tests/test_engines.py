@@ -263,7 +263,7 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    native.load.cache_clear()
+    native.problem.cache_clear()
     try:
         task, data = federation("linear")
         engine = Auto(2)
@@ -271,19 +271,30 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "in Python: there is no C++ compiler; install one" in told
         assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
     finally:
-        native.load.cache_clear()
+        native.problem.cache_clear()
 
 
 def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
     monkeypatch.setenv("CXX", "false")
-    native.load.cache_clear()
+    native.problem.cache_clear()
     try:
         with pytest.raises(UndriftError, match="could not be compiled"):
             native.load()
         assert not list(tmp_path.rglob("*.so"))
     finally:
-        native.load.cache_clear()
+        native.problem.cache_clear()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path / "file"))
+    native.problem.cache_clear()
+    try:
+        task, data = federation("linear")
+        assert "set UNDRIFT_CACHE" in prepare(Auto(2), task, data, Local())
+    finally:
+        native.problem.cache_clear()
 
 
 # Auto

@@ -7,13 +7,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
 from undrift import native
-from undrift.config import UndriftError
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.local import Trainer
@@ -80,10 +80,8 @@ def _told(workers: int, reason: str | None) -> str:
 
 def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     """Why this model should not run compiled, from the cache or from a trial."""
-    try:
-        native.load()
-    except UndriftError as error:
-        return str(error)
+    if reason := native.problem():
+        return reason
     loss = getattr(task.loss, "__qualname__", type(task.loss).__qualname__)
     about = (str(task.model), loss, len(task.x0), task.x0.dtype, inputs.shape, inputs.dtype)
     key = hashlib.sha256(repr((native.fingerprint(), about)).encode()).hexdigest()[:16]
@@ -95,8 +93,9 @@ def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     if reason is None and ratio < 0.9:
         reason = f"compiled, a step takes {1 / ratio:.1f} times as long"
     if not math.isnan(ratio):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(reason))
+        with suppress(OSError):  # a cache that cannot be written
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(reason))
     return reason
 
 

@@ -20,32 +20,43 @@ SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
 FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
 
 
-@cache
 def load() -> None:
     """Make `torch.ops.undrift` available, compiling it if that was not done before.
 
     Raises `UndriftError` with the reason where it cannot be had.
     """
+    if reason := problem():
+        raise UndriftError(reason)
+
+
+@cache
+def problem() -> str | None:
+    """Why the library cannot be had, after one attempt; None once it is loaded."""
     from filelock import FileLock  # imported where it is used, as it takes a while
 
     library = folder() / f"undrift-{fingerprint()}.so"
-    if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(library.with_suffix(".lock")):
-            if not library.exists():
-                _compile(library)
+    try:
+        if not library.exists():
+            library.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(library.with_suffix(".lock")):
+                if not library.exists():
+                    _compile(library)
+    except UndriftError as error:
+        return str(error)
+    except OSError as error:
+        return f"the fast engine could not be built in {folder()} ({error}); set UNDRIFT_CACHE"
     try:
         torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
     except OSError as error:
-        raise UndriftError(
-            f"{library} cannot be loaded ({error}); delete it to build it anew"
-        ) from None
+        return f"{library} cannot be loaded ({error}); delete it to build it anew"
+    return None
 
 
 def folder() -> Path:
     """Where what was compiled and tried is kept: in $UNDRIFT_CACHE, or the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "undrift"
-    return Path(os.environ.get("UNDRIFT_CACHE", default)) / "native"
+    import pooch  # as above
+
+    return Path(os.environ.get("UNDRIFT_CACHE") or pooch.os_cache("undrift")) / "native"
 
 
 def _compiler() -> str:
@@ -69,9 +80,8 @@ def fingerprint() -> str:
 def _compile(library: Path) -> None:
     """Compile all sources side by side, then link them."""
     compiler, root = _compiler(), Path(torch.__file__).parent
-    print(  # noqa: T201
-        "undrift: compiling the fast engine, once for this version of torch (about half a minute)",
-        file=sys.stderr,
+    sys.stderr.write(
+        "undrift: compiling the fast engine, once for this version of torch (about half a minute)\n"
     )
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Struct
 from undrift.local import Trainer, Work
-from undrift.native import load
+from undrift.native import problem
 from undrift.native.program import Program, Unsuitable, record
 from undrift.native.rule import Recipe, Step, recipe
 from undrift.rng import Keyed, stream
@@ -50,10 +49,8 @@ class Recorded(Trainer):
         self.recipes: dict[Any, Recipe] = {}
         self.reasons: dict[Any, str] = {}
         """why everything (None), batches of a shape or an algorithm's clients run in Python"""
-        try:
-            load()
-        except UndriftError as error:
-            self.reasons[None] = str(error)
+        if reason := problem():
+            self.reasons[None] = reason
         if task.x0.device.type != "cpu":
             self.reasons[None] = f"programs do not run on {task.x0.device}"
 

@@ -386,5 +386,6 @@ class _Planner:
         self.operations.append((CODE[code], dst, a, a if b is None else b, s))
 
 
-WITH_SCALAR = {"ADDS", "RSUBS", "MULS", "RDIVS", "MAXS", "MINS", "DIVS", "AXPY", "AXMY"}
-WITH_SCALAR |= {"INVERT"}
+WITH_SCALAR = {
+    *["ADDS", "RSUBS", "MULS", "RDIVS", "MAXS", "MINS", "DIVS", "AXPY", "AXMY", "INVERT"]
+}
