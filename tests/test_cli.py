@@ -40,16 +40,19 @@ def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFix
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         for line in lines:
             line.pop("seconds", None)
+        assert lines[-1] == {"event": "report", "page": str(tmp_path / name / "report.html")}
         runs.append(lines[:-1])
     assert runs[0] == runs[1]
-    assert runs[0][0]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
+    assert [line["event"] for line in runs[0]] == ["start", "begin", "row", "row", "end"]
+    assert runs[0][2]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
 
 
 def test_algorithms_see_the_same_cohorts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compare("fedavg", "AdaBest(mu=0, beta=0)", *QUICK, "--json", "--out", str(tmp_path))
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()][:-1]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = [line for line in lines if line["event"] == "row"]
     a, b = rows[:2], rows[2:]
     assert [row["label_similarity"] for row in a] == [row["label_similarity"] for row in b]
     assert [row["accuracy"] for row in a] == [row["accuracy"] for row in b]
@@ -104,7 +107,7 @@ def test_a_folder_that_cannot_be_written(
     with pytest.raises(SystemExit) as exit:
         compare("fedavg", *QUICK, "--out", str(tmp_path / "file" / "run"))
     assert exit.value.code == 2
-    assert "choose another folder with --out" in capsys.readouterr().err
+    assert "give another folder" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_things_is_left_alone(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from undrift.data.text import NO_TARGET
 from undrift.experiment import Experiment
 from undrift.models import MLP, Linear, Model, StackOverflowLSTM
 from undrift.names import algorithm
-from undrift.runs import RunWriter
+from undrift.runs import RunFolder
 from undrift.sampling import Uniform
 
 
@@ -39,7 +40,7 @@ def experiment(**options: Any) -> Experiment:
     return Experiment(**settings | options)
 
 
-def test_texts_and_toml_name_the_same_experiment(tmp_path: Path) -> None:
+def test_texts_and_objects_name_the_same_experiment() -> None:
     made = Experiment(
         algorithms=(algorithm("FedGLAD(ServerOpt(FedProx(mu=0.1), Adam(lr=0.01)))"), AdaBest()),
         data=Digits(),
@@ -49,42 +50,30 @@ def test_texts_and_toml_name_the_same_experiment(tmp_path: Path) -> None:
         sampler=Uniform(5),
         seeds=(0, 3),
     )
-    settings = {key: value for key, value in made.resolved().items() if value is not None}
-    file = tmp_path / "experiment.toml"
-    file.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()))
-    assert Experiment(**settings) == made
-    assert Experiment.from_toml(file) == made
-    assert Experiment.from_toml(file).hash == made.hash
+    named = Experiment(**made.resolved())
+    assert named == made
+    assert named.hash == made.hash
+    assert experiment(local={"lr": 0.1, "batch_size": 16}) == experiment()
 
 
-GOOD = """
-algorithms = ["adabest"]
-data = "digits"
-partition = "IID(10)"
-model = "mlp"
-local = "Local()"
-sampler = "Uniform(5)"
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("rounds = ", "cannot be read"),
-        ("round = 5", "did you mean 'rounds'"),
-        ("rounds = 5", "algorithms, data, partition, model, local, sampler must be given"),
-        (GOOD.replace("mlp", "mpl"), "did you mean 'MLP'"),
-        (GOOD + "seeds = [0.5]", "whole numbers"),
-        (GOOD.replace('"digits"', "5"), "data must be a DataSet"),
-        (GOOD.replace('["adabest"]', '"adabest"'), "give a list"),
-    ],
-)
-def test_a_mistake_in_toml(text: str, says: str, tmp_path: Path) -> None:
-    file = tmp_path / "experiment.toml"
-    file.write_text(text)
-    with pytest.raises(UndriftError, match=says) as error:
-        Experiment.from_toml(file)
-    assert str(file) in str(error.value)
+@pytest.mark.parametrize("name", [field.name for field in fields(Experiment)])
+def test_every_setting_is_part_of_the_identity(name: str) -> None:
+    others: dict[str, Any] = {
+        "algorithms": ["fedavg"],
+        "data": "synthetic",
+        "partition": IID(clients=22),
+        "model": MLP(),
+        "local": Local(lr=0.1),
+        "sampler": Uniform(6),
+        "seeds": [1],
+        "target": 0.5,
+        "dropout": 0.5,
+    }
+    one = experiment()
+    value = getattr(one, name)
+    other = others[name] if name in others else not value if type(value) is bool else value + 1
+    assert replace(one, **{name: other}).hash != one.hash
+    assert replace(one, **{name: value}).hash == one.hash
 
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
@@ -118,11 +107,16 @@ def test_validation_is_part_of_every_row() -> None:
 
 def test_validation_leaves_somebody_to_train() -> None:
     with pytest.raises(UndriftError, match="22 clients"):
-        experiment(validation=22).check()
+        experiment(validation=22)
+    with pytest.raises(UndriftError, match="22 clients"):
+        federate(Digits(), Dirichlet(clients=22, alpha=0.5), seed=0, validation=22)
     with pytest.raises(UndriftError, match="validation must be a whole number >= 0"):
         experiment(validation=-1)
     with pytest.raises(UndriftError, match="use at most 20 clients"):
-        experiment(validation=2, sampler=Uniform(21)).check()
+        experiment(validation=2, sampler=Uniform(21))
+    natural = experiment(data="synthetic", partition="Natural()", sampler=Uniform(31))
+    with pytest.raises(UndriftError, match="use at most 30 clients"):  # known with the data only
+        natural.check()
 
 
 @pytest.mark.parametrize("model", ["mlp", "MLP(hidden=(100, 100))", MLP()])
@@ -157,8 +151,7 @@ def test_regression_and_next_token(source: Source, model: Model, tmp_path: Path)
     assert math.isnan(found[0]["accuracy"]) == (model == Linear())
     assert math.isnan(found[0]["label_similarity"])
     assert found[0]["flops"] > 0
-    writer = RunWriter(tmp_path, made, "", *made.prepare(made.seeds[0]))
-    writer.close()
+    RunFolder(tmp_path, made, *made.prepare(made.seeds[0])).close()
     assert json.loads((tmp_path / "partition.json").read_text()) == {}
 
 

@@ -3,6 +3,7 @@
 task, data     what clients learn, and from what: `Task`, `FederatedData`, `federate`
 algorithms     `FedAvg`, `AdaBest`, `FedGBO`, `FedGLAD(...)`; `algorithm("adabest")` by name
 rounds         the generator that runs a federation
+History        the numbers of rounds or run directories as a table, and plots of them
 replay         any algorithm on fully explicit inputs, for checking
 check_algorithm  laws that every algorithm obeys, ours and yours
 """
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     )
     from undrift.data.sources import Digits, Synthetic
     from undrift.experiment import Experiment
+    from undrift.history import History
 
 _LATER = {
     "undrift.check": ("LAWS", "LawBroken", "check_algorithm"),
@@ -75,6 +77,7 @@ _LATER = {
     ),
     "undrift.data.sources": ("Digits", "Synthetic"),
     "undrift.experiment": ("Experiment",),
+    "undrift.history": ("History",),
 }
 """what is imported when it is first asked for, so that `import undrift` is quick"""
 
@@ -124,6 +127,7 @@ __all__ = [
     "FedYogi",
     "FederatedData",
     "HeavyBall",
+    "History",
     "Krum",
     "LawBroken",
     "Local",

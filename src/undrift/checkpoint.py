@@ -16,7 +16,7 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.lock import sync, writing
+from undrift.lock import replace_file
 from undrift.rounds import State
 from undrift.store import BUDGET, Index, Store
 
@@ -34,6 +34,7 @@ def save(state: State, path: str | Path) -> None:
     facts = {
         "format": FORMAT,
         "t": state.t,
+        "notes": state.notes,
         "server": _take_apart(state.server, "server", tensors),
         "clients": _take_rows(state.clients, "clients", path, tensors),
         "models": None
@@ -46,31 +47,30 @@ def save(state: State, path: str | Path) -> None:
         tensors["attention"] = torch.from_numpy(state.attention)
     own = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
     text = json.dumps(facts)
-    data = serialize(own, {"undrift": text, "checksum": _checksum(text, own)})
-    partial = path.with_name(path.name + ".partial")
-    with writing(path):
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync(path.parent)
+    replace_file(path, serialize(own, {"undrift": text, "checksum": _checksum(text, own)}))
 
 
 def load(path: str | Path, budget: int = BUDGET) -> State:
     """Read a state back; `budget` is that of its stores."""
     path = Path(path)
     facts, tensors = _read(path)
-    models, attention = facts["models"], tensors.get("attention")
-    return State(
+    attention = tensors.get("attention")
+    state = State(
         server=_put_together(facts["server"], "server", tensors),
         buffers=tensors["buffers"],
         t=facts["t"],
         clients=_put_rows(facts["clients"], "clients", path, tensors, budget),
-        models=None if models is None else _put_rows(models, "models", path, tensors, budget),
         everyone=tensors.get("everyone"),
         attention=None if attention is None else attention.numpy(),
+        notes=facts.get("notes", {}),
     )
+    if facts["models"] is not None:
+        try:
+            state.models = _put_rows(facts["models"], "models", path, tensors, budget)
+        except BaseException:
+            state.close()
+            raise
+    return state
 
 
 def keep(state: State, paths: Iterable[str | Path]) -> None:

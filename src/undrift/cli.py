@@ -13,11 +13,14 @@ from undrift.commands.compare import compare, demo, run_file
 from undrift.commands.cost import cost
 from undrift.commands.data import data_app
 from undrift.commands.diff import diff
+from undrift.commands.fork import fork
 from undrift.commands.listing import list_
 from undrift.commands.partition import partition_app
 from undrift.commands.profile import profile
 from undrift.commands.report import report
+from undrift.commands.resume import resume
 from undrift.commands.show import ls, show
+from undrift.commands.watch import watch
 from undrift.config import UndriftError
 
 app = App(
@@ -29,7 +32,10 @@ app = App(
 app.command(demo)
 app.command(compare)
 app.command(run_file, name="run")
+app.command(resume)
+app.command(fork)
 app.command(report)
+app.command(watch)
 app.command(ls)
 app.command(show)
 app.command(diff)

@@ -7,17 +7,36 @@ every field, and whose `repr` can be given back to `undrift.parse`.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 
 class UndriftError(ValueError):
-    """A mistake in what the user asked for. The message says what, where, the value and the fix."""
+    """A mistake in what the user asked for. The message says what, where, the value and the fix.
+
+    `places` are the fields at fault, where that is known, each as names from the outside inwards.
+    """
+
+    def __init__(self, message: str, places: Iterable[tuple[str | int, ...]] = ()) -> None:
+        super().__init__(message)
+        self.places = tuple(places)
+
+
+@contextlib.contextmanager
+def at(*place: str | int) -> Iterator[None]:
+    """What is wrong inside the block is wrong at this place."""
+    try:
+        yield
+    except UndriftError as error:
+        error.places = tuple((*place, *inner) for inner in error.places or [()])
+        raise
 
 
 Check = Callable[[Any], Any]
@@ -148,8 +167,9 @@ class Config:
 
     def refuse(self, reason: str, **shown: Any) -> None:
         """Raise the error for a bad combination of fields, naming those that matter."""
-        fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
-        raise UndriftError(f"{type(self).__name__}({fields}): {reason}")
+        fields = ", ".join(f"{name}={shortened(value)}" for name, value in shown.items())
+        places = [(name,) for name in shown]
+        raise UndriftError(f"{type(self).__name__}({fields}): {reason}", places)
 
     def __repr__(self) -> str:
         shown = []
@@ -166,12 +186,17 @@ class Config:
 T = TypeVar("T")
 
 
-def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorithm") -> T:
+def parse(
+    text: str,
+    names: Mapping[str, Callable[..., T]],
+    kind: str = "algorithm",
+    elsewhere: Mapping[str, str] | None = None,
+) -> T:
     """Make the object that `text` names: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`.
 
     The text is read as a syntax tree of calls and literals; nothing in it is ever executed.
     Names are those of `names`, in any case and with or without underscores; `a+b+c` is a(b(c)),
-    `a(x=1)+b` is a(b, x=1).
+    `a(x=1)+b` is a(b, x=1). `elsewhere` says where parameters are that people look for here.
     """
     folded = {_fold(name): make for name, make in names.items()}
 
@@ -187,6 +212,7 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
                 return call(name, [build(arg) for arg in args], keywords)
             case ast.BinOp(op=ast.Add()):
                 *parts, core = chain(node)
+                refuse_order(parts, core)
                 return functools.reduce(
                     lambda inner, outer: wrap(outer, inner), parts[::-1], build(core)
                 )
@@ -201,6 +227,24 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return [*chain(left), *chain(right)]
         return [node]
+
+    def refuse_order(parts: list[ast.expr], core: ast.expr) -> None:
+        """What has no place for another inside can only stand last."""
+        for part in parts:
+            if has_inner(part) is False:
+                wrong = f"{text!r}: {ast.unparse(part)} cannot go around another {kind}"
+                if not has_inner(core):
+                    raise UndriftError(f"{wrong}, nor can {ast.unparse(core)}; use one of them")
+                right = [*(one for one in parts if one is not part), core, part]
+                raise UndriftError(
+                    f"{wrong}, so it stands last: {'+'.join(map(ast.unparse, right))}"
+                )
+
+    def has_inner(node: ast.expr) -> bool | None:
+        match node:
+            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
+                return "inner" in inspect.signature(find(name)).parameters
+        return None
 
     def wrap(outer: ast.expr, inner: Any) -> Any:
         match outer:
@@ -227,21 +271,35 @@ def parse(text: str, names: Mapping[str, Callable[..., T]], kind: str = "algorit
             wrong = [key for key in given if key not in known]
             if wrong:
                 hint = unknown("parameter", wrong[0], known)
+                if elsewhere and wrong[0] in elsewhere:
+                    hint += f"; {elsewhere[wrong[0]]}"
                 raise UndriftError(f"{_name(make)}({wrong[0]}=...): {hint}") from None
             raise UndriftError(f"{_name(make)}: {error}") from None
 
     try:
-        built = build(ast.parse(text.strip(), mode="eval").body)
+        with warnings.catch_warnings(action="error"):  # `0.1if` is no syntax error in Python
+            tree = ast.parse(text.strip(), mode="eval")
+        if any(isinstance(node, ast.Constant) and _huge(node.value) for node in ast.walk(tree)):
+            raise UndriftError(f"{shortened(text)}: a number is too large")
+        built = build(tree.body)
     except UndriftError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        shown = text if len(text) < 80 else text[:77] + "..."
         raise UndriftError(
-            f"{shown!r} is not a valid {kind}; write it like Name(parameter=value)"
+            f"{shortened(text)} is not a valid {kind}; write it like Name(parameter=value)"
         ) from None
     if not isinstance(built, Config):
-        raise UndriftError(f"{text!r} is a plain value, not a {kind}")
+        raise UndriftError(f"{shortened(text)} is a plain value, not a {kind}")
     return built  # type: ignore[return-value]
+
+
+def shortened(value: Any) -> str:
+    """What an error shows of a value."""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python prints no number of more than 4300 digits
+        return "a very large number"
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -250,7 +308,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     folded = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), list(folded), n=1)
     guess = f"did you mean {folded[near[0]]!r}? " if near else ""
-    return f"no {kind} is called {name!r}; {guess}known: {', '.join(options)}"
+    return f"no {kind} is called {shortened(name)}; {guess}known: {', '.join(options)}"
+
+
+def _huge(value: Any) -> bool:
+    """Whether a whole number has more digits than anything counts, or Python prints."""
+    return isinstance(value, int) and value.bit_length() > 64
 
 
 def _fold(name: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,20 @@ import numpy as np
 import torch
 
 from undrift.batches import Local
-from undrift.config import Config, UndriftError, flag, member, parse, real, unknown, whole
+from undrift.config import Config, UndriftError, at, flag, member, parse, real, shortened, whole
 from undrift.core import Algorithm
-from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
-from undrift.data.partition import PARTITIONS, Partition, federate
+from undrift.data.partition import Partition, federate
 from undrift.data.source import DataSet, Source
-from undrift.data.sources import dataset
 from undrift.data.text import Sequences
-from undrift.engines import Engine, usual_engine
-from undrift.metrics import Meter
-from undrift.models import MODELS, Model
+from undrift.engines import Engine
+from undrift.leg import Leg
+from undrift.models import Model
 from undrift.names import algorithm
+from undrift.origin import Origin
 from undrift.rng import Keyed, stream, torch_stream
-from undrift.rounds import Round, rounds
-from undrift.sampling import SAMPLERS, Sampler, Urn
+from undrift.sampling import FixedSize, Sampler, Urn
+from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.task import Task, suitable_loss
 
 
@@ -42,6 +40,8 @@ class Experiment(Config):
     target          accuracy whose price in rounds, bytes and FLOPs is reported
     dropout         chance that a client fails to deliver in a round
     all_clients     also evaluate the mean of all clients' last models (costs memory)
+    fairness        also measure how accuracy is spread over the clients' own samples (costs time)
+    origin          the state of another run that all begin with, as `undrift fork` makes it
 
     Wherever an object is expected, the text that names it will do: `sampler="Uniform(5)"`.
     """
@@ -60,68 +60,75 @@ class Experiment(Config):
     target: float | None = real(None, gt=0, le=1, optional=True)
     dropout: float = real(0.0, ge=0, le=1)
     all_clients: bool = flag(False)
+    fairness: bool = flag(False)
+    origin: Origin | None = member(Origin, None, optional=True)
 
     def __post_init__(self) -> None:
-        for name, read in TEXTS.items():
-            if isinstance(getattr(self, name), str):
-                object.__setattr__(self, name, read(getattr(self, name)))
+        for name in TEXTS:
+            object.__setattr__(self, name, named(name, getattr(self, name)))
+        if isinstance(self.origin, str):
+            object.__setattr__(self, "origin", parse(self.origin, {"Origin": Origin}, "origin"))
         super().__post_init__()
-        for name in ("algorithms", "seeds"):
+        for name, such in ("algorithms", '["fedavg", "adabest"]'), ("seeds", "[0, 1, 2]"):
             if not isinstance(getattr(self, name), list | tuple):
-                raise UndriftError(f"{name}={getattr(self, name)!r}: give a list")
-        made = tuple(algorithm(a) if isinstance(a, str) else a for a in self.algorithms)
-        object.__setattr__(self, "algorithms", made)
+                self.refuse(f"give a list, such as {such}", **{name: getattr(self, name)})
+        object.__setattr__(self, "algorithms", _algorithms(self.algorithms))
         object.__setattr__(self, "seeds", tuple(self.seeds))
-        if not self.algorithms:
-            raise UndriftError("name at least one algorithm, such as fedavg or adabest")
-        twice = {repr(a) for a in self.algorithms if self.algorithms.count(a) > 1}
-        if twice:
-            raise UndriftError(f"{', '.join(sorted(twice))} is named twice")
-        whole_numbers = all(isinstance(seed, int) and seed >= 0 for seed in self.seeds)
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or not whole_numbers:
-            raise UndriftError(f"seeds={self.seeds}: give different whole numbers >= 0")
+        right = all(type(seed) is int and 0 <= seed <= LARGEST for seed in self.seeds)
+        if not right or not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            self.refuse("give different whole numbers >= 0", seeds=list(self.seeds))
+        self._refuse_too_few_clients()
+
+    def _refuse_too_few_clients(self) -> None:
+        """Partitions that say how many clients they make leave enough to hold out and to draw."""
+        clients = getattr(self.partition, "clients", None)
+        if clients is None:
+            return
+        shown: dict[str, Any] = {"partition": self.partition}
+        if self.validation:
+            shown["validation"] = self.validation
+        left = clients - self.validation
+        if left < 1:
+            self.refuse(f"must leave one of {clients} clients to train", **shown)
+        if isinstance(self.sampler, FixedSize) and self.sampler.clients > left:
+            self.refuse(f"use at most {left} clients per round", sampler=self.sampler, **shown)
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> Experiment:
-        """The experiment in a TOML file, whose keys and values are those of `resolved`."""
-        try:
-            settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UndriftError(f"{path} cannot be read: {error}") from None
-        needed = {f.name: f.default is MISSING for f in fields(cls)}
-        for key in settings:
-            if key not in needed:
-                raise UndriftError(f"{path}: {unknown('setting', key, needed)}")
-        if missing := [key for key, must in needed.items() if must and key not in settings]:
-            raise UndriftError(f"{path}: {', '.join(missing)} must be given")
-        try:
-            return cls(**settings)
-        except UndriftError as error:
-            raise UndriftError(f"{path}: {error}") from None
+    def from_toml(
+        cls, path: str | Path, changes: Mapping[str, Any] | None = None, *, flag: str = ""
+    ) -> Experiment:
+        """The experiment in a TOML file, whose keys are the fields of this class.
+
+        changes  settings to replace, such as `{"rounds": 20, "local.lr": 0.05}`; None, and a
+                 setting has its default
+        flag     what stands before a change where an error names it
+        """
+        file = SettingsFile(path, {f.name: f.default is MISSING for f in fields(cls)})
+        file.change(changes or {}, flag)
+        return file.build(cls)
+
+    def to_toml(self) -> str:
+        """The experiment as the file that `from_toml` reads, whole and always the same."""
+        local = {field.name: getattr(self.local, field.name) for field in fields(self.local)}
+        return write(self.resolved() | {"local": local})
 
     def resolved(self) -> dict[str, Any]:
         """The experiment as plain text and numbers, enough to repeat it."""
-        return {
-            "algorithms": [repr(one) for one in self.algorithms],
-            "data": repr(self.data),
-            "partition": repr(self.partition),
-            "model": repr(self.model),
-            "local": repr(self.local),
-            "sampler": repr(self.sampler),
-            "rounds": self.rounds,
-            "seeds": list(self.seeds),
-            "every": self.every,
-            "validation": self.validation,
-            "target": self.target,
-            "dropout": self.dropout,
-            "all_clients": self.all_clients,
-        }
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        texts = {name: repr(plain[name]) for name in TEXTS}
+        texts |= {"origin": repr(self.origin)} if self.origin else {}
+        algorithms = [repr(one) for one in self.algorithms]
+        return plain | texts | {"algorithms": algorithms, "seeds": list(self.seeds)}
 
     @property
     def hash(self) -> str:
         """The experiment's identity: a hash of its resolved form."""
         text = json.dumps(self.resolved(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def evaluates(self, round: int) -> bool:
+        """Whether a row is due after this round."""
+        return round % self.every == 0 or round == self.rounds
 
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
@@ -159,50 +166,30 @@ class Experiment(Config):
         `engine` is where it runs, and no part of the experiment; the fastest if not given.
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
-        cost = RoundCost.of(made, task, data.example)
-        engine = engine or usual_engine()
-        meter = Meter(made, task, data, cost, engine)
-        for round in rounds(
-            made,
-            task,
-            data,
-            total=self.rounds,
-            sampler=self.sampler,
-            local=self.local,
-            seed=seed,
-            engine=engine,
-            dropout=self.dropout,
-            keep_models=self.all_clients,
-        ):
-            meter.count(round)
-            verdict = _verdict(round)
-            if verdict or round.t % self.every == 0 or round.t == self.rounds:
-                row = {"algorithm": repr(made), "seed": seed} | meter.row(round)
-                yield row | {"verdict": verdict} if verdict else row
-            if verdict:
-                return
+        leg = Leg(self, made, seed, task, data, engine)
+        for _, row in leg:
+            if row:
+                yield row | {"verdict": leg.verdict} if leg.verdict else row
 
 
-TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
-    "data": dataset,
-    "partition": lambda text: parse(text, PARTITIONS, "partition"),
-    "model": lambda text: parse(text, MODELS, "model"),
-    "local": lambda text: parse(text, {"Local": Local}, "local work"),
-    "sampler": lambda text: parse(text, SAMPLERS, "sampler"),
-}
-"""how texts become what an experiment is made of"""
+def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
+    """The algorithms that are named, all different."""
+    found: list[Algorithm] = []
+    for position, one in enumerate(given):
+        with at("algorithms", position):
+            new = algorithm(one) if isinstance(one, str) else one
+            if not isinstance(new, Algorithm):
+                raise UndriftError(f'{shortened(one)} is not an algorithm, such as "fedavg"')
+        if new in found:
+            both = found.index(new), position
+            raise UndriftError(f"{new!r} is named twice", [("algorithms", one) for one in both])
+        found.append(new)
+    if not found:
+        such = "name at least one algorithm, such as fedavg or adabest"
+        raise UndriftError(such, [("algorithms",)])
+    return tuple(found)
 
 
 def _words(source: Source) -> tuple[str, ...]:
     """What the numbers in texts stand for, where the data set knows."""
     return source.transform.words if isinstance(source.transform, Sequences) else ()
-
-
-def _verdict(round: Round) -> str | None:
-    """Why a run cannot go on, if it cannot."""
-    if not bool(torch.isfinite(round.server.x).all()):
-        return "the cloud model is not finite"
-    reasons = set(round.dropped.values())
-    if round.cohort and not round.delivered and all("diverged" in reason for reason in reasons):
-        return f"all clients {min(reasons)}"
-    return None

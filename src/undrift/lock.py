@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from undrift.config import UndriftError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Lock:
@@ -31,10 +35,8 @@ class Lock:
             self._holder.write_text(str(os.getpid()))
 
     def _who(self) -> str:
-        try:
-            return f"process {int(self._holder.read_text())}"
-        except (OSError, ValueError):  # it has not written its number yet
-            return "another process"
+        number = _number(self._holder)  # none if it has not written it yet
+        return "another process" if number is None else f"process {number}"
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -43,16 +45,63 @@ class Lock:
             self._lock.release()
 
 
+def holder(folder: Path) -> int | None:
+    """The process on this machine that holds a folder; None if there is none.
+
+    A process that was killed leaves its number behind: then that process is no longer there.
+    """
+    number = _number(folder / ".pid")
+    return number if number is not None and _alive(number) else None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _alive(process: int) -> bool:
+    if process <= 0:
+        return False
+    if sys.platform == "win32":  # os.kill would end the process there
+        import ctypes
+
+        handle = ctypes.windll.kernel32.OpenProcess(0x1000, False, process)  # may ask about it
+        ctypes.windll.kernel32.CloseHandle(handle)
+        return bool(handle)
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
 @contextmanager
 def writing(path: object) -> Iterator[None]:
     """Inside the block, what the system says against writing becomes an `UndriftError`."""
     try:
         yield
     except OSError as error:
+        advice = "make room or give" if error.errno in NO_ROOM else "give"
         raise UndriftError(
-            f"{path} cannot be written ({error.strerror or error}); make room or give another "
-            "folder. What was saved before is intact"
+            f"{path} cannot be written ({error.strerror or error}); {advice} another folder. "
+            "What was saved before is intact"
         ) from error
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or as it was before, whatever happens meanwhile."""
+    partial = path.with_name(f".{path.name}.partial")
+    with writing(path):
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync(path.parent)
 
 
 def sync(folder: Path) -> None:

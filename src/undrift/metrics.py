@@ -15,12 +15,14 @@ from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
 from undrift.local import Trainer
-from undrift.rounds import Round
+from undrift.rounds import Round, State
 from undrift.stats import cosine
 from undrift.task import CHUNK, Task
 
 PART = 4 * CHUNK
 """Samples that a worker evaluates at once."""
+
+DECILES = np.linspace(0, 1, 11)
 
 
 @dataclass(frozen=True)
@@ -38,31 +40,69 @@ class Scoring:
         return trainer.task.score(self.x, self.buffers, *some)
 
 
+@dataclass(frozen=True)
+class Hits:
+    """Right answers and all answers of each of some clients' samples."""
+
+    x: Tensor
+    buffers: Tensor
+    data: FederatedData
+
+    def __call__(self, trainer: Trainer, part: slice) -> np.ndarray:
+        inputs, targets = self.data.take(self.data.order[part])
+        some = (inputs, targets, self.data.transform)
+        return trainer.task.hits(self.x, self.buffers, *some).cpu().numpy()
+
+
+@dataclass
+class Totals:
+    """What adds up from round to round."""
+
+    dropped: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+
+
 @dataclass
 class Meter:
-    """Follows the rounds of one run: totals in every round, a row of metrics when asked."""
+    """Follows the rounds of one run: totals in every round, a row of metrics when asked.
+
+    fairness  whether a row tells how accuracy is spread over clients
+    """
 
     algorithm: Algorithm
     task: Task
     data: FederatedData
     cost: RoundCost
     engine: Engine
-    dropped: int = 0
-    bytes_down: int = 0
-    bytes_up: int = 0
-    flops: float = 0.0
-    seconds: float = 0.0
+    fairness: bool = False
+    totals: Totals = field(default_factory=Totals)
     h_cosine: float = math.nan
     _h: Tensor | None = field(default=None, repr=False)
 
+    def notes(self) -> dict[str, Any]:
+        """What a checkpoint must keep for `resume`; the clock is no part of it."""
+        kept = {key: value for key, value in vars(self.totals).items() if key != "seconds"}
+        return kept | {"h_cosine": self.h_cosine}
+
+    def resume(self, state: State, seconds: float) -> None:
+        """Go on from a state that holds the notes which were taken of it."""
+        kept = dict(state.notes)
+        self.h_cosine = kept.pop("h_cosine")
+        self.totals = Totals(**kept, seconds=seconds)
+        self._h = state.server.h if "h" in state.server else None
+
     def count(self, round: Round) -> None:
         """Add a round to the totals; call it for every round."""
-        self.dropped += len(round.dropped)
-        self.bytes_down += round.bytes_down
-        self.bytes_up += round.bytes_up
-        self.seconds += round.seconds
+        totals = self.totals
+        totals.dropped += len(round.dropped)
+        totals.bytes_down += round.bytes_down
+        totals.bytes_up += round.bytes_up
+        totals.seconds += round.seconds
         trained = sum(int(self.data.sizes[i]) for i in round.delivered)
-        self.flops += self.cost.flops(round.steps, round.samples, trained, len(round.delivered))
+        totals.flops += self.cost.flops(round.steps, round.samples, trained, len(round.delivered))
         if self._h is not None and round.mean is not None:
             self.h_cosine = cosine(self._h, round.mean.raw)
         self._h = round.server.h if "h" in round.server else None
@@ -70,8 +110,7 @@ class Meter:
     def row(self, round: Round) -> dict[str, Any]:
         """All metrics after a round. NaN stands for what an algorithm does not have."""
         server = round.server
-        factor = float(server.fedglad.factor.mean()) if "fedglad" in server else math.nan
-        row = {
+        row: dict[str, Any] = {
             "round": round.t,
             "train_loss": round.train_loss,
             "x_norm": float(server.x.norm()),
@@ -79,15 +118,19 @@ class Meter:
             "h_cosine": self.h_cosine,
             "drift": round.drift,
             "gsi": round.gsi,
-            "factor": factor,
+            "factor": float(server.fedglad.factor.mean()) if "fedglad" in server else math.nan,
             "label_similarity": self.label_similarity(round.cohort),
             "delivered": len(round.delivered),
-            "dropped": self.dropped,
-            "bytes_down": self.bytes_down,
-            "bytes_up": self.bytes_up,
-            "flops": self.flops,
-            "seconds": self.seconds,
+            "coverage": len(round.clients) / len(self.data),
+            "dropped": self.totals.dropped,
+            "bytes_down": self.totals.bytes_down,
+            "bytes_up": self.totals.bytes_up,
+            "flops": self.totals.flops,
+            "seconds": self.totals.seconds,
         }
+        if "fedglad" in server:
+            own = server.fedglad
+            row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
         models = {"cloud": server.x, "aggregate": server.xbar}
         if round.state.everyone is not None:
             models["all"] = round.state.everyone.to(server.x)
@@ -103,6 +146,8 @@ class Meter:
         if len(self.data.held_out):
             held = self.evaluate(models[chosen], round.buffers, *self.data.validation)
             row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
+        if self.fairness and self.task.predicts:
+            row |= self.spread(models[chosen], round.buffers)
         return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}
 
     def evaluate(
@@ -115,10 +160,23 @@ class Meter:
     ) -> tuple[float, float]:
         """Mean loss and share of right answers, worked out by all workers."""
         scoring = Scoring(x, buffers, inputs, targets, transform)
-        parts = (slice(start, start + PART) for start in range(0, len(targets), PART))
-        scores = list(self.engine.map(scoring, self.task, parts))
+        scores = list(self.engine.map(scoring, self.task, _parts(len(targets))))
         loss, right, total = (sum(column) for column in zip((0.0, 0, 0), *scores, strict=True))
         return self.task.rates(loss, int(right), int(total))
+
+    def spread(self, x: Tensor, buffers: Tensor) -> dict[str, Any]:
+        """How the accuracy of one model, each client on its own samples, is spread over clients."""
+        hits = self.engine.map(Hits(x, buffers, self.data), self.task, _parts(len(self.data.order)))
+        right, answers = np.concatenate(list(hits), axis=1)
+        owners = np.repeat(np.arange(len(self.data)), self.data.sizes)
+        all_right, all_answers = (np.bincount(owners, some) for some in (right, answers))
+        asked = all_answers > 0
+        accuracy = np.sort(all_right[asked] / all_answers[asked])
+        return {
+            "client_accuracy": np.quantile(accuracy, DECILES).tolist(),
+            "client_accuracy_worst": float(accuracy[: math.ceil(len(accuracy) / 10)].mean()),
+            "client_accuracy_sd": float(accuracy.std()),
+        }
 
     def label_similarity(self, cohort: tuple[int, ...]) -> float:
         """Cosine of the cohort's label distribution and everybody's (FedGLAD, Eq. 16 to 18)."""
@@ -128,3 +186,7 @@ class Meter:
         drawn, all_labels = counts[list(cohort)].sum(0), counts.sum(0)
         lengths = np.linalg.norm(drawn) * np.linalg.norm(all_labels)
         return float(drawn @ all_labels / lengths) if lengths else math.nan
+
+
+def _parts(samples: int) -> list[slice]:
+    return [slice(start, start + PART) for start in range(0, samples, PART)]

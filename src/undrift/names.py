@@ -30,6 +30,11 @@ NAMES: dict[str, Callable[..., object]] = {
     **{name: getattr(optim, name) for name in OPTIMISERS},
 }
 
+ELSEWHERE = {
+    "lr": "clients' step size is that of local work (local.lr, --lr), and the server's that of "
+    "ServerOpt(FedAvg(), SGD(lr=0.5))"
+}
+
 
 def algorithm(text: str) -> Algorithm:
     """The algorithm that a text names; every algorithm's `repr` names itself.
@@ -37,7 +42,7 @@ def algorithm(text: str) -> Algorithm:
     A part without an inner algorithm is put around FedAvg: `fedglad` is `FedGLAD(FedAvg())`.
     `SCAFFOLD/m` is `SCAFFOLDm()`.
     """
-    made = parse(re.sub("(?i)scaffold/m", "SCAFFOLDm", text), NAMES)
+    made = parse(re.sub("(?i)scaffold/m", "SCAFFOLDm", text), NAMES, elsewhere=ELSEWHERE)
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")
     return made

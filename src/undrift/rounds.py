@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
 from undrift.exchange import Answer, Exchange, Items, Survey
+from undrift.interrupt import uninterrupted
 from undrift.local import Work
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
@@ -30,7 +33,7 @@ Population = Callable[[int], Sequence[int]]
 
 @dataclass
 class State:
-    """Everything that a run carries from one round to the next."""
+    """Everything that a run carries from one round to the next; Ctrl-C never tears it."""
 
     server: Struct
     buffers: Tensor
@@ -43,6 +46,14 @@ class State:
     """mean over all clients of their last models, the first one where there is none, in float64"""
     attention: np.ndarray | None = None
     """what the sampler remembers"""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """whatever else, in terms of JSON, should be in a checkpoint"""
+
+    def close(self) -> None:
+        """Let go of files, if there are any."""
+        for store in (self.clients, self.models):
+            if store is not None:
+                store.close()
 
 
 @dataclass(frozen=True)
@@ -85,12 +96,14 @@ def start(
     sampler: Sampler,
     *,
     keep_models: bool = False,
+    folder: Path | None = None,
 ) -> State:
-    """The state before round 1."""
+    """The state before round 1; what clients remember is in memory if there is no folder for it."""
     return State(
         server=algorithm.init_server(task.x0, task.groups),
         buffers=task.buffers0,
-        models=Store() if keep_models else None,
+        clients=Store(folder and folder / "clients"),
+        models=Store(folder and folder / "models") if keep_models else None,
         everyone=task.x0.to(torch.float64, copy=True) if keep_models else None,
         attention=sampler.start(len(data)),
     )
@@ -228,21 +241,22 @@ class Server:
             if answer.delta is not None and (self.sampler.learns or state.models is not None):
                 deltas[work.client] = answer.delta
 
-        state.t += 1
         shares: list[float] = []
         mean, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
-        if accepted:
-            mean, side, shares = uploads.result()
-            side = Struct(delta=mean.delta) | side
-            mean |= survey | Struct(raw=mean.delta)
-            square, train_loss, local_steps = _means(numbers, shares)
-            self._update(state, mean, side, local_steps, accepted, population)
-            for client, memory in memories.items():
-                state.clients.put(client, memory)
-            self._remember(state, server.x, side.delta, deltas)
-            of_mean = float(side.delta @ side.delta)
-            drift = max(square - of_mean, 0.0) ** 0.5
-            gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
+        with uninterrupted():
+            state.t += 1
+            if accepted:
+                mean, side, shares = uploads.result()
+                side = Struct(delta=mean.delta) | side
+                mean |= survey | Struct(raw=mean.delta)
+                square, train_loss, local_steps = _means(numbers, shares)
+                self._update(state, mean, side, local_steps, accepted, population)
+                for client, memory in memories.items():
+                    state.clients.put(client, memory)
+                self._remember(state, server.x, side.delta, deltas)
+                of_mean = float(side.delta @ side.delta)
+                drift = max(square - of_mean, 0.0) ** 0.5
+                gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
         ids = tuple(work.client for work in accepted)
         return Round(
             t=state.t,

@@ -118,7 +118,8 @@ class AdaFL(FixedSize):
     attention a_i starts at 1/N; after a round, for clients that delivered,
     a_i ← α a_i + (1−α) (Σ_P a) d_i / Σ_P d, with d_i = ||θ_i − θ̄||. The sum of a never changes.
 
-    Deviations: the cohort does not grow over time.
+    Deviations: the cohort does not grow over time; where all distances are 0, or one is too large
+    for a number, a stays.
     Reference: Chen et al., Dynamic attention-based communication-efficient federated
     learning, 2021.
     """
@@ -144,7 +145,7 @@ class AdaFL(FixedSize):
         self, attention: np.ndarray | None, distances: Mapping[int, float]
     ) -> np.ndarray | None:
         ids, d = list(distances), np.array(list(distances.values()))
-        if attention is None or d.sum() == 0:
+        if attention is None or not 0 < d.sum() < np.inf:
             return attention
         new = attention.copy()
         new[ids] = (

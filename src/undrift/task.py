@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -199,20 +199,47 @@ class Task:
         transform: Transform | None = None,
     ) -> tuple[float, int, int]:
         """Total loss, right answers and all answers, which add up over parts of the samples."""
-        self.x.copy_(x)
-        self.put(self.unpack(buffers))
-        self.model.eval()
         loss, right, total = 0.0, 0, 0
-        for some, wanted in zip(
-            torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True
-        ):
-            outputs = self.model(transform(some, None) if transform else some)
+        for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform):
             if answers := self.answers(wanted):
                 loss += float(self.loss(outputs, wanted)) * answers
                 total += answers
             if self.predicts:
                 right += int((outputs.argmax(1) == wanted).sum())
         return loss, right, total
+
+    @torch.no_grad()
+    def hits(
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        transform: Transform | None = None,
+    ) -> Tensor:
+        """Right answers and all answers of each sample, for classes and tokens."""
+        parts = [
+            torch.stack([outputs.argmax(1) == wanted, wanted != PADDING]).view(2, len(wanted), -1)
+            for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform)
+        ]
+        return torch.cat(parts, 1).sum(2)
+
+    def _outputs(
+        self,
+        x: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        transform: Transform | None,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """What the model says of the samples, chunk by chunk, and what it should say."""
+        self.x.copy_(x)
+        self.put(self.unpack(buffers))
+        self.model.eval()
+        for some, wanted in zip(
+            torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True
+        ):
+            yield self.model(transform(some, None) if transform else some), wanted
 
     def rates(self, loss: float, right: int, total: int) -> tuple[float, float]:
         """Mean loss and share of right answers, from totals."""

@@ -26,9 +26,13 @@ def make_run(
     verdicts: list[dict[str, Any]] | None = None,
     labels: dict[str, str] | None = None,
     empty: tuple[str, ...] = (),
+    lists: bool = False,
     **experiment: Any,
 ) -> Path:
-    """A run directory; `empty` names metrics that are null throughout."""
+    """A run directory; `empty` names metrics that are null throughout.
+
+    With `lists`, rows tell of parameter groups (B alone), of clients and of validation.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for name, _ in accuracy))
     shown = labels or {name: name.split("(")[0] for name in names}
@@ -61,6 +65,16 @@ def make_run(
             row |= {"gsi": 1.5, "factor": None, "label_similarity": 0.9, "delivered": 2}
             row |= {"dropped": t // 10, "bytes_down": 1000 * t, "bytes_up": 500 * t}
             row |= {"flops": 2e6 * t, "seconds": 0.1 * t}
+            if lists:
+                row |= {"client_accuracy": [k / 10 for k in range(11)], "coverage": t / 20}
+                row |= {"client_accuracy_worst": 0.05, "client_accuracy_sd": 0.3}
+                row |= {"validation_accuracy": value, "validation_loss": 1 / t}
+            if lists and name == B:
+                row |= {
+                    "factor": 1.5,
+                    "group_gsi": [1.0 + t, 2.0 + seed, None],
+                    "group_factor": [1.0, 1.1, t],
+                }
             rows.append(row | dict.fromkeys(empty))
     (folder / "experiment.json").write_text(json.dumps(described))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.report.directory import ACCURACY, A, B, make_run
+from tests.report.directory import ACCURACY, A, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.report import merge, read_run, write_report
-from undrift.report.panels import panel_data
+from undrift.report.panels import group_names, panel_data
 
 
 def test_a_round_written_twice_counts_as_written_last(tmp_path: Path) -> None:
@@ -36,6 +37,46 @@ def test_infinite_values_are_gaps(tmp_path: Path) -> None:
     run = read_run(folder)
     assert math.isnan(run.arms[0].curves[0]["loss"][0])
     assert panel_data(run)["arms"][0]["mean"]["loss"][0] is None
+
+
+def test_lists_of_values_are_kept_by_round(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, lists=True)
+    a, b = read_run(folder).arms
+    assert list(a.curves[0].lists) == ["client_accuracy"]
+    assert b.curves[1].lists["group_gsi"].shape == (4, 3)
+    sheet = b.sheet("group_gsi")
+    assert sheet is not None
+    assert sheet[:, :2].tolist() == [[1.0 + t, 2.5] for t in (5, 10, 15, 20)]
+    assert np.isnan(sheet[:, 2]).all()
+    assert a.sheet("group_gsi") is None
+
+
+def test_lists_that_come_late_or_differ_in_length(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    row = {"algorithm": A, "seed": 0, "round": 20, "accuracy": 0.5, "group_gsi": [1, None]}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    run = read_run(folder)
+    late = run.arms[0].curves[0].lists["group_gsi"]
+    assert late.shape == (4, 2)
+    assert np.isnan(late[:3]).all()
+    assert late[3, 0] == 1
+    assert run.arms[0].sheet("group_gsi") is None  # the other seed has none
+    assert page_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (["a", "b", "c"], ["a", "b", "c"]),
+        (["a", "b"], ["group 1", "group 2", "group 3"]),
+        (None, ["group 1", "group 2", "group 3"]),
+        ("abc", ["group 1", "group 2", "group 3"]),
+    ],
+)
+def test_names_of_parameter_groups(tmp_path: Path, groups: Any, expected: list[str]) -> None:
+    run = read_run(make_run(tmp_path, lists=True, groups=groups))
+    assert [group_names(arm) for arm in run.arms] == [[], expected]
 
 
 def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
@@ -95,6 +136,12 @@ def test_runs_of_one_name_are_called_by_their_folders(tmp_path: Path) -> None:
 Spoil = Callable[[Path], object]
 
 
+def add_row(folder: Path, **values: Any) -> None:
+    row = {"algorithm": A, "seed": 0, "round": 25} | values
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -105,6 +152,9 @@ Spoil = Callable[[Path], object]
         (lambda d: (d / "experiment.json").write_bytes(b"\xff\xfe"), "cannot be read"),
         (lambda d: (d / "metrics.jsonl").write_text("{}\n"), "line 1: algorithm None"),
         (lambda d: (d / "metrics.jsonl").write_text('{"algo\n'), "line 1: not valid JSON"),
+        (lambda d: add_row(d, group_gsi=1.5), "line 17: group_gsi must be a list"),
+        (lambda d: add_row(d, client_accuracy=[0.5, "x"]), "line 17: client_accuracy must be"),
+        (lambda d: add_row(d, round=2**80), "line 17: round must be a whole number"),
         (lambda d: (d / "partition.json").write_text('{"label_counts": [[1], [1, 2]]}'), "counts"),
         (lambda d: (d / "partition.json").write_text('{"label_counts": [[-1]]}'), "counts"),
         (lambda d: (d / "verdicts.json").write_text('[{"seed": 0}]'), "must be a list of"),

@@ -108,8 +108,8 @@ def test_null_fields_are_left_out(tmp_path: Path) -> None:
     folder = make_run(tmp_path, empty=(*missing, "train_loss", "cloud_accuracy", "dropped"))
     (folder / "partition.json").unlink()
     page = write_report(folder).read_text()
-    assert 'id="plot-accuracy"' in page
-    assert 'id="plot-drift"' not in page
+    assert 'data-metric="accuracy"' in page
+    assert 'data-metric="drift"' not in page
     assert "data-partition=" not in page
     assert "Nothing to show in this run" in page
     assert not (folder / "figures" / "drift.png").exists()
@@ -133,6 +133,13 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
     figures = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
     assert {"partition_1.pdf", "partition_2.pdf", "norms.pdf"} <= set(figures)
     assert {Path(name).suffix for name in figures} == {".pdf"}
+
+
+def test_an_algorithm_keeps_its_colour_in_every_run(tmp_path: Path) -> None:
+    runs = [read_run(make_run(tmp_path / name, name=name)) for name in "abc"]
+    arms = panel_data(merge(runs))["arms"]
+    assert len({(arm["name"], arm["colour"]) for arm in arms}) == 2
+    assert len({(arm["colour"], arm["dash"]) for arm in arms}) == len(arms) == 6
 
 
 def test_long_curves_are_thinned_to_their_ends(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""`undrift compare` and `undrift demo`: the main job."""
+"""`undrift compare`, `undrift run` and `undrift demo`: the main job, from flags and from files."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,8 @@ from undrift.batches import Local
 from undrift.commands.running import run
 from undrift.data.fetch import use_data_dir
 from undrift.engines import EngineName
-from undrift.engines import engine as make_engine
 from undrift.experiment import Experiment
+from undrift.settings import read_change
 
 
 def compare(
@@ -42,11 +43,14 @@ def compare(
     workers: int | None = None,
     out: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,
+    dry_run: bool = False,
 ) -> None:
     """Compare algorithms on the same partitions, cohorts and batches.
 
     Example: undrift compare fedavg scaffold adabest --partition "Dirichlet(clients=100, alpha=0.1)"
     --sampler "Uniform(5)" --epochs 5 --rounds 200 --target 0.8
+
+    To keep it as a file: undrift compare fedavg adabest --epochs 5 --dry-run > mine.toml
 
     Parameters
     ----------
@@ -96,6 +100,8 @@ def compare(
         Folder for the results and the report; runs/HASH if not given.
     json_
         Print one JSON object an evaluation and no tables.
+    dry_run
+        Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
     use_data_dir(data_dir)
     texts: dict[str, Any] = {
@@ -124,29 +130,45 @@ def compare(
         dropout=dropout,
         all_clients=all_clients,
     )
-    run(experiment, out, make_engine(engine, workers), as_json=json_)
+    if dry_run:
+        sys.stdout.write(experiment.to_toml())
+        return
+    run(
+        experiment,
+        out,
+        engine=engine,
+        workers=workers,
+        data_dir=data_dir,
+        as_json=json_,
+    )
 
 
 def run_file(
     file: Path,
     *,
+    set_: Annotated[tuple[str, ...], Parameter("--set", negative="", show_default=False)] = (),
     data_dir: Path | None = None,
     engine: EngineName = "auto",
     workers: int | None = None,
     out: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,
+    dry_run: bool = False,
 ) -> None:
     """Run the experiment in a TOML file.
 
-    Example: undrift run examples/demo.toml
+    Example: undrift run examples/demo.toml --set rounds=20 --set local.lr=0.05
+    --set partition.alpha=0.3 --set "algorithms=['fedavg', 'AdaBest(mu=0.05)']"
 
-    The file has the keys of `undrift compare`, but `local`, such as "Local(lr=0.1, epochs=5)", for
-    what clients do.
+    Its keys are the flags of `undrift compare`, but what clients do is a table `[local]` with lr,
+    epochs, batch_size ... `undrift compare fedavg --dry-run` prints such a file.
 
     Parameters
     ----------
     file
         The experiment.
+    set_
+        Replace a setting, NAME=VALUE; may be given more than once. None takes one away, such as
+        local.epochs=None before local.steps=10.
     data_dir
         Folder that holds the data set's files, if you have them already; they are downloaded else.
     engine
@@ -157,10 +179,22 @@ def run_file(
         Folder for the results and the report; runs/HASH if not given.
     json_
         Print one JSON object an evaluation and no tables.
+    dry_run
+        Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
     use_data_dir(data_dir)
-    experiment = Experiment.from_toml(file)
-    run(experiment, out, make_engine(engine, workers), as_json=json_)
+    experiment = Experiment.from_toml(file, dict(map(read_change, set_)), flag="--set ")
+    if dry_run:
+        sys.stdout.write(experiment.to_toml())
+        return
+    run(
+        experiment,
+        out,
+        engine=engine,
+        workers=workers,
+        data_dir=data_dir,
+        as_json=json_,
+    )
 
 
 def demo(*, out: Path = Path("demo-report")) -> None:

@@ -94,16 +94,17 @@ class FederatedData:
 
     def client(self, i: int) -> tuple[Tensor, Tensor]:
         """Inputs, as stored, and targets of client i."""
-        return self._take(self.rows(i))
+        return self.take(self.rows(i))
 
     def batch(
         self, rows: np.ndarray, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Inputs, as the model gets them, and targets; augmented where there is a generator."""
-        inputs, targets = self._take(rows)
+        inputs, targets = self.take(rows)
         return self.transform(inputs, rng) if self.transform else inputs, targets
 
-    def _take(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    def take(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Inputs, as stored, and targets of some samples."""
         places = torch.from_numpy(rows).to(self.targets.device)
         return self.inputs[places], self.targets[places]
 

@@ -44,13 +44,15 @@ __all__ = [
     "write_report",
 ]
 
+EXTRAS = ("matplotlib", "plotly")
 
-def require_extras() -> None:
+
+def require_extras(what: str = "a report", packages: Sequence[str] = EXTRAS) -> None:
     """Refuse if a package is missing that only reports need."""
-    for package in ("matplotlib", "plotly"):
+    for package in packages:
         if find_spec(package) is None:
             raise UndriftError(
-                f'a report needs {package}; install it with: pip install "undrift[report]"'
+                f'{what} needs {package}; install it with: pip install "undrift[report]"'
             )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undrift.report.palette import ink
+from undrift.report.palette import ink, inks
 from undrift.report.read import Floats, Run
 from undrift.report.units import percent, prefix
 
@@ -185,8 +185,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
     scale = 100.0 if metric == "accuracy" else 1.0
     log = metric != "accuracy" and _wide(run, metric)
     unit, label = _x_axis(run, x)
-    for index, arm in enumerate(run.arms):
-        style = ink(index)
+    for index, (arm, style) in enumerate(zip(run.arms, inks(run.arms), strict=True)):
         (mean, sd), along = arm.band(metric), arm.band(x)[0] / unit
         line = {"color": style.colour, "zorder": 3 + 0.01 * index}
         ax.plot(along, scale * mean, linestyle=style.line, **line)
@@ -223,6 +222,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
 
 def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
     """How the classes are spread over clients: dots for few clients, a heat map for many."""
+    from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
 
     shown = counts[:MOST_CLIENTS]
@@ -234,11 +234,13 @@ def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
         ax.set(xlim=(-0.7, clients - 0.3), ylim=(-0.7, classes - 0.3))
     else:
         share = shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
+        most = float(share.max()) or 1.0
         image = ax.imshow(
-            share.T, aspect="auto", origin="lower", cmap="Blues", vmin=0, vmax=1,
-            interpolation="nearest",
+            share.T, aspect="auto", origin="lower", cmap="Blues", interpolation="nearest",
+            norm=PowerNorm(0.6, vmin=0, vmax=most),
         )  # fmt: skip
-        bar = ax.figure.colorbar(image, ax=ax, pad=0.015, fraction=0.04, ticks=[0, 0.5, 1])
+        ticks = np.asarray(MaxNLocator(5).tick_values(0, most))
+        bar = ax.figure.colorbar(image, ax=ax, pad=0.015, fraction=0.04, ticks=ticks[ticks <= most])
         bar.set_label("Share of the client's samples")
         bar.outline.set_visible(False)
         ax.grid(visible=False)
@@ -273,8 +275,8 @@ def _legend(figure: Any, run: Run) -> None:
 
     width = float(figure.get_size_inches()[0])
     handles = [
-        Line2D([], [], color=ink(i).colour, linestyle=ink(i).line, label=_visible(arm.label))
-        for i, arm in enumerate(run.arms)
+        Line2D([], [], color=style.colour, linestyle=style.line, label=_visible(arm.label))
+        for arm, style in zip(run.arms, inks(run.arms), strict=True)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=_legend_columns(run, width))
 

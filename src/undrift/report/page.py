@@ -10,292 +10,59 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from undrift.report.panels import SECTIONS, Panel, panel_data
+from undrift.report.panels import panel_data
+from undrift.report.parts import render_parts
 from undrift.report.read import Run
 from undrift.report.summary import Row
-from undrift.report.tables import (
-    ALGORITHM,
-    BEST,
-    NONE,
-    NOTES,
-    footnote,
-    seed_columns,
-    seed_note,
-    table_columns,
-)
-from undrift.report.units import brief, percent, prefix
 
-_SETTINGS = {
-    "data": "Data",
-    "partition": "Partition",
-    "clients": "Clients",
-    "train_samples": "Training samples",
-    "test_samples": "Test samples",
-    "classes": "Classes",
-    "model": "Model",
-    "parameters": "Parameters",
-    "local": "Local training",
-    "sampler": "Cohorts",
-    "rounds": "Rounds",
-    "every": "Rounds between evaluations",
-    "seeds": "Seeds",
-    "target": "Target accuracy",
-    "hash": "Experiment",
-    "version": "undrift",
-}
-_SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format"}
+SCRIPTS = ("theme.js", "curves.js", "charts.js", "controls.js")
+"""what draws the page, in this order; the report and the live page each add how they get data"""
 
 
 def render_page(run: Run, rows: Sequence[Row], beside: Sequence[Path] = ()) -> str:
     """The page as text, with links to files beside it. All that comes from runs is escaped."""
-    from plotly.offline import get_plotlyjs
-
-    return _fill(
-        _asset("page.html"),
+    parts = render_parts(run, rows)
+    return fill(
+        asset("page.html"),
         {
-            "title": escape(run.name),
-            "css": _asset("page.css"),
-            "facts": _facts(run),
-            "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
-            "table": _table(table_columns(run, rows), rows, footnote(run)),
-            "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
-            "verdicts": _verdicts(run),
-            "sections": _sections(run),
-            "commands": "\n".join(map(_command, run.members)),
-            "settings": _settings(run),
+            "title": parts["title"],
+            "css": asset("page.css"),
+            "view": fill(asset("view.html"), parts),
             "files": _files(beside),
             "footer": escape(f"Made by undrift {run.experiment.get('version', '')}".rstrip() + "."),
             "data": _script_json(panel_data(run)),
-            "plotly": get_plotlyjs(),
-            "js": _asset("page.js"),
+            "plotly": plotly(),
+            "js": script(*map(asset, (*SCRIPTS, "report.js"))),
         },
     )
 
 
-def _fill(template: str, parts: Mapping[str, str]) -> str:
+def fill(template: str, parts: Mapping[str, str]) -> str:
     """Put each part in its place, in one pass: brackets inside a part are left alone."""
     return re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of this package."""
     return files("undrift.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def script(*texts: str) -> str:
+    """Scripts as one, whose names no other script sees."""
+    return '"use strict";\n(() => {\n' + "\n".join(texts) + "})();\n"
+
+
+def plotly() -> str:
+    """The script that plots."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
 
 
 def _script_json(value: Any) -> str:
     """JSON that cannot end the script element which holds it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _facts(run: Run) -> str:
-    """What all runs have in common."""
-    said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
-    if run.experiment.get("rounds") is not None:
-        said.append(f"{run.experiment['rounds']} rounds")
-    said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
-    return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
-
-
-def _leads(run: Run, rows: Sequence[Row]) -> list[str]:
-    """The result in a sentence or two, for each problem."""
-    problems = dict.fromkeys(arm.problem for arm in run.arms)
-    return [_lead(run, [row for row in rows if row.arm.problem == one]) for one in problems]
-
-
-def _lead(run: Run, rows: Sequence[Row]) -> str:
-    leader = next((row for row in rows if row.leads and row.final), None)
-    if leader is None or leader.final is None:
-        return "No algorithm finished on every seed."
-    name, final = escape(leader.arm.label), leader.final
-    spread = "" if final.sd is None else f" ± {100 * final.sd:.2f}"
-    text = f"<b>{name}</b> ends highest: {100 * final.mean:.2f}{spread} % after round"
-    text += f" {leader.arm.last_round}"
-    behind = [row for row in rows if row.behind is not None and row.complete]
-    if behind:
-        second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
-        gap = second.behind
-        if gap is not None:
-            wide = "" if gap.sd is None else f" ± {100 * gap.sd:.2f}"
-            text += f", {100 * gap.mean:.2f}{wide} points above {escape(second.arm.label)}"
-            text += f" on the same seed{'s' if gap.n > 1 else ''}"
-            if gap.sd is not None and gap.mean <= gap.sd:
-                text += ", a gap within the spread of the seeds"
-    return text + "." + _cheapest(run, rows)
-
-
-def _progress(run: Run) -> str:
-    """A warning if a run has not come to its end."""
-    total = run.experiment.get("rounds")
-    going = any(seed not in arm.verdicts for arm in run.arms for seed in arm.seeds)
-    if not isinstance(total, int) or run.last_round >= total or not going:
-        return ""
-    return f"{escape(run.name)} has got to round {run.last_round} of {total} so far."
-
-
-def _cheapest(run: Run, rows: Sequence[Row]) -> str:
-    if run.target is None:
-        return ""
-    there = [row for row in rows if row.bytes_to is not None and row.reached == row.seeds]
-    if not there:
-        return f" No algorithm reaches {percent(run.target)} % on every seed."
-    least = min(there, key=lambda row: row.bytes_to.mean if row.bytes_to else 0.0)
-    cost = 0.0 if least.bytes_to is None else least.bytes_to.mean
-    (unit, letter), name = prefix(cost), escape(least.arm.label)
-    amount = f"{brief(cost / unit)} {letter}B"
-    return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
-
-
-def _table(columns: Mapping[str, list[str]], rows: Sequence[Row], note: str) -> str:
-    if not columns:
-        return ""
-    kinds = ['class="text"' if head in (ALGORITHM, NOTES) else "" for head in columns]
-    lines = ['<div class="scroll">', "<table>", "<thead><tr>"]
-    lines += [f"<th {kind}>{_heading(h)}</th>" for h, kind in zip(columns, kinds, strict=True)]
-    lines += ["</tr></thead>", "<tbody>"]
-    for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
-        star = f" {BEST}" if row.leads else ""
-        first = f'<span class="mark"></span>{escape(row.arm.label)}{star}'
-        if row.arm.name != row.arm.label:
-            first += f"<small>{escape(row.arm.name)}</small>"
-        rest = [
-            f"<td {kind}>{escape(c)}</td>" for c, kind in zip(cells[1:], kinds[1:], strict=True)
-        ]
-        lines += ['<tr class="best">' if row.leads else "<tr>", f'<td class="text">{first}</td>']
-        lines += [*rest, "</tr>"]
-    lines += ["</tbody>", "</table>", "</div>", f'<p class="note">{escape(note)}</p>']
-    return "\n".join(lines)
-
-
-def _heading(text: str) -> str:
-    """Escaped, and broken neither inside "80 %" nor inside a unit."""
-    return escape(text).replace(" %", "&nbsp;%")
-
-
-def _verdicts(run: Run) -> str:
-    items = [
-        f"<li>{escape(arm.label)}, seed {v.seed}, ended in round {v.round}: {escape(v.reason)}</li>"
-        for arm in run.arms
-        for v in arm.verdicts.values()
-    ]
-    return '<ul class="warn">' + "".join(items) + "</ul>" if items else ""
-
-
-def _sections(run: Run) -> str:
-    lines, absent = [], []
-    for title, panels in SECTIONS:
-        recorded = [panel for panel in panels if _worth_showing(run, panel)]
-        absent += [panel.title.lower() for panel in panels if panel not in recorded]
-        if recorded:
-            lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
-            lines += [_figure(panel, panel.caption + _legend(run, panel)) for panel in recorded]
-            lines += ["</div>", "</section>"]
-    if run.partitions:
-        lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">']
-        lines += [_partition(run, name) for name in run.partitions]
-        lines += ["</div>", "</section>"]
-    else:
-        absent.append("labels of the clients")
-    if absent:
-        lines.append(f'<p class="note">Nothing to show in this run: {", ".join(absent)}.</p>')
-    return "\n".join(lines)
-
-
-def _worth_showing(run: Run, panel: Panel) -> bool:
-    if panel.metric == "dropped":
-        return any(bool((curve["dropped"] > 0).any()) for curve in run.curves)
-    return run.recorded(panel.metric)
-
-
-def _legend(run: Run, panel: Panel) -> str:
-    """How to read lines, bands and crosses: said once, in the first panel."""
-    if not panel.wide:
-        return ""
-    text = ""
-    if len(run.seeds) > 1:
-        text += " Lines are means over seeds, bands one standard deviation."
-    if any(arm.verdicts for arm in run.arms):
-        text += " A cross marks the end of a diverged seed; thin lines are the seeds that go on."
-    return text
-
-
-def _figure(panel: Panel, caption: str) -> str:
-    flags = "".join(f' data-{name}="1"' for name in ("models", "positive") if getattr(panel, name))
-    width = "wide" if panel.wide else "half"
-    return (
-        f'<figure class="{width}">'
-        f"<figcaption><h3>{escape(panel.title)}</h3>"
-        f"<p>{escape(caption)}</p></figcaption>"
-        f'<div class="plot" id="plot-{panel.metric}" data-metric="{panel.metric}"'
-        f' data-title="{escape(panel.axis)}" data-digits="{panel.digits}"{flags}></div></figure>'
-    )
-
-
-def _partition(run: Run, name: str) -> str:
-    counts, place = run.partitions[name], list(run.partitions).index(name)
-    whose = f" of {escape(name)}" if len(run.partitions) > 1 else ""
-    sizes = counts.sum(axis=1)
-    share = counts / np.maximum(sizes[:, None], 1)
-    share = share[sizes > 0] if sizes.any() else share
-    entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(axis=1)
-    caption = (
-        f"{len(counts)} clients of the first seed with {sizes.min()} to {sizes.max()} samples"
-        f" (median {np.median(sizes):g}). By the entropy of its labels, a client sees"
-        f" {np.exp(entropy).mean():.1f} of {counts.shape[1]} classes on average."
-    )
-    return (
-        f'<figure class="wide"><figcaption><h3>Labels of the clients{whose}</h3>'
-        f"<p>{caption}</p></figcaption>"
-        f'<div class="plot" data-partition="{place}"></div></figure>'
-    )
-
-
-def _command(run: Run) -> str:
-    if not run.experiment.get("command"):
-        return ""
-    command = escape(str(run.experiment["command"]))
-    return (
-        f'<div class="command"><pre>{command}</pre>'
-        '<button type="button" class="copy">Copy</button></div>'
-    )
-
-
-def _settings(run: Run) -> str:
-    """The settings: one column where all runs agree, one for each run where they do not."""
-    keys = dict.fromkeys(key for one in run.members for key in one.experiment)
-    extra = [key for key in keys if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
-    names = _SETTINGS | {key: key.replace("_", " ").capitalize() for key in extra}
-    width = len(run.members)
-    heads = "".join(f"<td>{escape(one.name)}</td>" for one in run.members)
-    lines = [f"<tr><th>Run</th>{heads}</tr>"] if width > 1 else []
-    algorithms = (
-        "<br>".join(f"<code>{escape(arm.name)}</code>" for arm in one.arms) for one in run.members
-    )
-    lines.append(f"<tr><th>Algorithms</th><td>{'</td><td>'.join(algorithms)}</td></tr>")
-    for key, name in names.items():
-        values = [one.experiment.get(key) for one in run.members]
-        if all(value is None for value in values):
-            continue
-        if width > 1 and all(value == values[0] for value in values):
-            cells = f'<td colspan="{width}">{_setting(values[0])}</td>'
-        else:
-            cells = "".join(f"<td>{_setting(value)}</td>" for value in values)
-        lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
-    return "\n".join(lines)
-
-
-def _setting(value: Any) -> str:
-    if value is None:
-        return NONE
-    text = escape(_plain(value))
-    return f"<code>{text}</code>" if "(" in text else text
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | list):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else ", ".join(map(str, value))
 
 
 def _files(written: Sequence[Path]) -> str:

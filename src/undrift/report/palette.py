@@ -6,8 +6,11 @@ The colours are those of Okabe and Ito, which people with any common colour blin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from undrift.report.read import Arm
 
 _COLOURS = (  # on white, on a dark page
     ("#0072B2", "#4FA8E0"),
@@ -40,8 +43,21 @@ class Ink:
     dash: str
 
 
-def ink(index: int) -> Ink:
-    """The ink of the algorithm at this place: 56 differ before the first repeats."""
+def ink(index: int, kind: int | None = None) -> Ink:
+    """The ink of the algorithm at this place: 56 differ before the first repeats.
+
+    kind  the place of its line, if another one
+    """
     colour, dark = _COLOURS[index % len(_COLOURS)]
-    line, dash = _LINES[index % len(_LINES)]
+    line, dash = _LINES[(index if kind is None else kind) % len(_LINES)]
     return Ink(colour, dark, line, dash)
+
+
+def inks(arms: Sequence[Arm]) -> list[Ink]:
+    """One ink each. An algorithm that recurs in several runs keeps its colour; dashes tell runs."""
+    names = list(dict.fromkeys(arm.name for arm in arms))
+    runs = list(dict.fromkeys(arm.run for arm in arms))
+    if len(names) == len(arms):
+        return [ink(place) for place in range(len(arms))]
+    places = [(names.index(arm.name), runs.index(arm.run)) for arm in arms]
+    return [ink(name, run + len(runs) * (name // len(_COLOURS))) for name, run in places]

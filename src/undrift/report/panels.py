@@ -1,149 +1,38 @@
-"""Panels: the interactive curves of the page and the data behind them."""
+"""Panels: the data behind the interactive plots of the page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undrift.report.figures import MOST_CLIENTS
-from undrift.report.palette import ink
-from undrift.report.read import METRICS, Arm, Floats, Run
+from undrift.report.files import LISTS, METRICS
+from undrift.report.palette import Ink, inks
+from undrift.report.read import Arm, Floats, Run
 from undrift.report.units import prefix
 
 MOST_POINTS = 500
 """points that an interactive curve has at most; longer runs are thinned evenly"""
 
-
-@dataclass(frozen=True)
-class Panel:
-    """One plot: which metric, how its axis is called and what a reader should look for."""
-
-    metric: str
-    title: str
-    axis: str
-    caption: str
-    digits: str = ".4~g"
-    models: bool = False
-    positive: bool = False
-    wide: bool = False
-
-
-SECTIONS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
-    (
-        "Learning",
-        (
-            Panel(
-                "accuracy",
-                "Accuracy",
-                "Test accuracy (%)",
-                "Of the model each algorithm deploys, unless another is chosen above.",
-                digits=".2f",
-                models=True,
-                wide=True,
-            ),
-            Panel(
-                "loss",
-                "Test loss",
-                "Test loss",
-                "Of the same model.",
-                models=True,
-                positive=True,
-            ),
-            Panel(
-                "train_loss",
-                "Training loss",
-                "Training loss",
-                "Mean over the local steps of the cohort.",
-                positive=True,
-            ),
-        ),
-    ),
-    (
-        "Stability",
-        (
-            Panel(
-                "x_norm",
-                "Norm of the model",
-                "‖x‖",
-                "Euclidean norm of the server's parameters.",
-                positive=True,
-            ),
-            Panel(
-                "h_norm",
-                "Norm of the correction",
-                "‖h‖",
-                "The server's estimate of the drift; only for algorithms that keep one.",
-                positive=True,
-            ),
-            Panel(
-                "h_cosine",
-                "Aim of the correction",
-                "cos(h, mean update)",
-                "Cosine of h and the mean update of the round after it.",
-                digits=".3f",
-            ),
-            Panel(
-                "drift",
-                "Client drift",
-                "RMS distance",
-                "Root mean square distance of the clients' models from their mean.",
-                positive=True,
-            ),
-        ),
-    ),
-    (
-        "Cohorts",
-        (
-            Panel(
-                "gsi",
-                "Diversity of the updates",
-                "GSI",
-                "FedGLAD's similarity indicator: 1 when all updates agree.",
-            ),
-            Panel(
-                "factor",
-                "Factor of FedGLAD",
-                "Factor",
-                "Mean over parameter groups; only for algorithms that rescale.",
-                digits=".3f",
-            ),
-            Panel(
-                "label_similarity",
-                "Labels of the cohort",
-                "Cosine similarity",
-                "Label distribution of the cohort against that of all clients.",
-                digits=".3f",
-            ),
-            Panel(
-                "delivered",
-                "Updates delivered",
-                "Updates per round",
-                "Clients whose update arrived.",
-            ),
-            Panel(
-                "dropped",
-                "Updates lost",
-                "Updates in total",
-                "Clients that failed to deliver, counted from the start.",
-            ),
-        ),
-    ),
-)
+MOST_COLUMNS = 200
+"""rounds that a plot of lists of values has at most"""
 
 
 def panel_data(run: Run) -> dict[str, Any]:
     """All that the page's script draws from; values are rounded to six digits."""
     axes = _axes(run)
     recorded = [metric for metric in METRICS if run.recorded(metric)]
-    scales = {metric: 100.0 if "accuracy" in metric else 1.0 for metric in recorded}
+    scales = {metric: _scale(metric) for metric in recorded}
     scales |= {x: 1 / unit for x, (unit, _) in axes.items()}
     return {
-        "arms": [_arm(index, arm, scales) for index, arm in enumerate(run.arms)],
+        "arms": [
+            _arm(arm, style, scales, axes)
+            for arm, style in zip(run.arms, inks(run.arms), strict=True)
+        ],
         "axes": {x: {"title": title} for x, (_, title) in axes.items()},
         "switches": _switches(run, axes),
         "target": None if run.target is None else round(100 * run.target, 4),
@@ -151,13 +40,13 @@ def panel_data(run: Run) -> dict[str, Any]:
     }
 
 
-def _arm(index: int, arm: Arm, scales: dict[str, float]) -> dict[str, Any]:
-    style, shared = ink(index), arm.shared_rounds()
+def _arm(arm: Arm, style: Ink, scales: Mapping[str, float], axes: Iterable[str]) -> dict[str, Any]:
+    shared = arm.shared_rounds()
     bands = {metric: arm.band(metric) for metric in scales}
-    keep = _thin(shared.size)
+    keep = _thin(shared.size, MOST_POINTS)
     seeds = []
     for seed, curve in arm.curves.items():
-        kept = _thin(curve.rounds.size)
+        kept = _thin(curve.rounds.size, MOST_POINTS)
         alone = curve.rounds[kept] >= (shared[-1] if shared.size else 0)
         seeds.append(
             {
@@ -172,13 +61,42 @@ def _arm(index: int, arm: Arm, scales: dict[str, float]) -> dict[str, Any]:
     return {
         "name": arm.name,
         "label": arm.label,
+        "run": arm.run,
         "colour": style.colour,
         "dark": style.dark,
         "dash": style.dash,
         "mean": means,
         "sd": spreads or None,
         "seeds": seeds,
+        "groups": group_names(arm),
+        "sheets": _sheets(arm, {x: scales[x] for x in axes}),
     }
+
+
+def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
+    """Lists of values: one line for each place in the list, and the x-axes they share."""
+    keep = _thin(arm.shared_rounds().size, MOST_COLUMNS)
+    found = {name: arm.sheet(name) for name in LISTS}
+    lines = {
+        name: [_numbers(line) for line in _scale(name) * sheet[keep].T]
+        for name, sheet in found.items()
+        if sheet is not None
+    }
+    along = {x: _numbers(scale * arm.band(x)[0][keep]) for x, scale in axes.items()}
+    return {"x": along, **lines} if lines else {}
+
+
+def group_names(arm: Arm) -> list[str]:
+    """What to call the parameter groups that FedGLAD told apart."""
+    sheets = (arm.sheet("group_gsi"), arm.sheet("group_factor"))
+    count = max((sheet.shape[1] for sheet in sheets if sheet is not None), default=0)
+    if count == len(arm.groups):
+        return list(arm.groups)
+    return ["all parameters"] if count == 1 else [f"group {i}" for i in range(1, count + 1)]
+
+
+def _scale(metric: str) -> float:
+    return 100.0 if "accuracy" in metric or metric == "coverage" else 1.0
 
 
 def _axes(run: Run) -> dict[str, tuple[float, str]]:
@@ -215,6 +133,7 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
             "Lines",
             [("mean", "Mean ± sd"), ("seeds", "Seeds")] if len(run.seeds) > 1 else [],
         ),
+        ("smooth", "Smoothing", [("none", "None"), ("some", "Some"), ("much", "Much")]),
         ("scale", "Scale", [("auto", "Auto"), ("linear", "Linear"), ("log", "Log")]),
     ]
     return [
@@ -232,11 +151,12 @@ def _partition(counts: NDArray[np.int64]) -> dict[str, Any]:
         "counts": shown.T.tolist(),
         "share": [_numbers(row, digits=3) for row in share.T],
         "title": f"Client{rest}",
+        "most": _numbers([share.max()], digits=3)[0] or 100,
     }
 
 
-def _thin(points: int) -> NDArray[np.int64]:
-    return np.unique(np.linspace(0, points - 1, min(points, MOST_POINTS)).round().astype(np.int64))
+def _thin(points: int, most: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, points - 1, min(points, most)).round().astype(np.int64))
 
 
 def _numbers(values: Floats | Sequence[float], digits: int = 6) -> list[float | int | None]:

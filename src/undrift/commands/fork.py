@@ -1,0 +1,71 @@
+"""`undrift fork`: a new run from the state of another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import track
+
+from undrift.commands.running import run as go
+from undrift.data.fetch import use_data_dir
+from undrift.fork import forked, plant
+from undrift.identity import last_data_dir
+
+
+def fork(
+    run: Path,
+    /,
+    *,
+    at: int,
+    algorithm: Annotated[list[str], Parameter(negative="", consume_multiple=True)],
+    source: str | None = None,
+    rounds: int | None = None,
+    fresh: bool = False,
+    data_dir: Path | None = None,
+    workers: int | None = None,
+    out: Path | None = None,
+    json_: Annotated[bool, Parameter("--json")] = False,
+) -> None:
+    """Start a new run from the state that another one had after a round.
+
+    Example: undrift fork runs/3f2a90c1d7be --at 200 --algorithm "AdaBest(mu=0.05)" --source AdaBest
+
+    Data, partition, model, cohorts and batches are those of the other run. An algorithm that
+    remembers the same things as the source goes on with all of them; one that remembers nothing
+    goes on with the model; for others, --fresh lets them begin with the model alone.
+
+    Parameters
+    ----------
+    run
+        Run directory to start from; `undrift ls` lists them.
+    at
+        Round after which the new run starts.
+    algorithm
+        Algorithm of the new run, or several.
+    source
+        Algorithm of the other run whose state is used, if it has several.
+    rounds
+        Last round of the new run; that of the other one if not given.
+    fresh
+        Take over the model alone.
+    data_dir
+        Folder that holds the data set's files; the one that the other run used if not given.
+    workers
+        Clients that run side by side; one for each core if not given. Results do not depend on it.
+    out
+        Folder for the results and the report; runs/HASH if not given.
+    json_
+        Print one JSON object an event and no tables.
+    """
+    data_dir = data_dir or last_data_dir(run)
+    use_data_dir(data_dir)
+    experiment = forked(run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh)
+    folder = out or Path("runs") / experiment.hash
+    console = Console(stderr=True, quiet=json_)
+    total = at * len(experiment.seeds)
+    for _ in track(plant(experiment, folder, run), "to the fork", total, console=console):
+        pass
+    go(experiment, folder, workers=workers, data_dir=data_dir, as_json=json_)

@@ -1,0 +1,98 @@
+"""What a run shows of itself: live bars on a terminal, a line for each leg elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from undrift.experiment import Experiment
+from undrift.names import labels
+from undrift.runner import Event
+
+REFRESH = 0.1
+"""seconds between two updates of a bar; rounds may be much shorter"""
+
+
+class Rate(ProgressColumn):
+    """Rounds done in a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(
+            "" if task.speed is None else f"{task.speed:.3g}/s", style="progress.data.speed"
+        )
+
+
+def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
+    """Show the events of a run as they come."""
+    console = Console(highlight=False)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        Rate(),
+        TextColumn("{task.fields[measured]}"),
+        TimeRemainingColumn(),
+    )
+    live = console.is_terminal
+    with Progress(*columns, console=console, disable=not live) as progress:
+        total = experiment.rounds * len(experiment.seeds)
+        bars = {
+            label: progress.add_task(label, total=total, measured="", start=False)
+            for label in labels(experiment.algorithms)
+        }
+        measured, shown = "", 0.0
+        for event in events:
+            done = event.round
+            if event.kind in ("begin", "row", "round", "end"):
+                done += experiment.rounds * experiment.seeds.index(event.seed)
+            match event.kind:
+                case "start":
+                    console.print(f"engine: {event.note}", markup=False)
+                case "note":
+                    console.print(event.note, style="yellow", markup=False, soft_wrap=True)
+                case "begin":
+                    measured = ""
+                    progress.update(bars[event.label], completed=done)
+                    progress.start_task(bars[event.label])
+                    if event.round and not live:
+                        where = f"{event.label}, seed {event.seed}"
+                        console.print(f"{where}: goes on after round {event.round}", markup=False)
+                case "row":
+                    measured = _told(event.row or {})
+                    progress.update(bars[event.label], completed=done, measured=measured)
+                case "round" if time.monotonic() - shown > REFRESH:
+                    shown = time.monotonic()
+                    progress.update(bars[event.label], completed=done)
+                case "end":
+                    says = f"ended in round {event.round}: {event.note}" if event.note else measured
+                    ends = experiment.rounds * (experiment.seeds.index(event.seed) + 1)
+                    progress.update(bars[event.label], completed=ends, measured=says)
+                    if not live:
+                        console.print(f"{event.label}, seed {event.seed}: {says}", markup=False)
+
+
+def _told(row: dict[str, Any]) -> str:
+    """The last evaluation in a few words."""
+    accuracy, said = row.get("accuracy"), []
+    if accuracy is not None:
+        said.append(f"accuracy {100 * accuracy:.1f} %")
+    elif row.get("loss") is not None:
+        said.append(f"loss {row['loss']:.4g}")
+    for key, name in (("x_norm", "‖x‖"), ("h_norm", "‖h‖")):
+        if row.get(key) is not None:
+            said.append(f"{name} {row[key]:.3g}")
+    return "  ".join(said)

@@ -1,0 +1,117 @@
+"""Forks: another run's state, made the start of a new run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from undrift import checkpoint
+from undrift.config import UndriftError, unknown
+from undrift.core import Algorithm
+from undrift.experiment import Experiment
+from undrift.identity import stored_experiment
+from undrift.leg import Leg
+from undrift.lock import writing
+from undrift.names import algorithm, labels
+from undrift.origin import Origin, carry, origin_file
+from undrift.rounds import State, start
+from undrift.runner import checkpoints, round_of
+from undrift.runs import RunFolder, leg_name
+
+
+def forked(
+    run: Path,
+    algorithms: Sequence[str],
+    *,
+    round: int,
+    source: str | None = None,
+    rounds: int | None = None,
+    fresh: bool = False,
+) -> Experiment:
+    """The experiment that goes on from another run's state.
+
+    algorithms  those of the new run
+    round       of the other run, after which it starts
+    source      the algorithm of the other run whose state it is; needed if that has several
+    rounds      the last round of the new run; that of the other one if not given
+    fresh       whether only the model is taken over
+    """
+    other = stored_experiment(run)
+    if not 1 <= round <= other.rounds:
+        raise UndriftError(f"--at {round}: {run} has the rounds 1 to {other.rounds}")
+    made = _chosen(run, other, source)
+    origin = Origin(other.hash, repr(made), round, fresh=fresh)
+    last = other.rounds if rounds is None else rounds
+    if last <= round:
+        raise UndriftError(f"--rounds {last}: must be more than {round}, where the fork begins")
+    new = tuple(algorithm(name) for name in algorithms)
+    return replace(other, algorithms=new, rounds=last, origin=origin)
+
+
+def plant(experiment: Experiment, folder: Path, run: Path) -> Iterator[tuple[int, int]]:
+    """Make the folder of a fork with the states that it starts from, yielding (seed, round) done.
+
+    States come from the other run's checkpoints; what lies between one of them and the origin is
+    computed again.
+    """
+    other, origin = stored_experiment(run), experiment.origin
+    if origin is None:
+        raise UndriftError("this experiment is no fork; make one with `forked`")
+    source = algorithm(origin.algorithm)
+    first = experiment.check()
+    task, data = first
+    for made in experiment.algorithms:  # refused before anything is written
+        empty = start(source, task, data, experiment.sampler)
+        carry(empty, source, made, task, fresh=origin.fresh)
+    with RunFolder(folder, experiment, *first) as files:
+        for seed in experiment.seeds:
+            path = origin_file(files.folder, seed)
+            if path.exists():
+                continue
+            task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
+            short = replace(other, rounds=origin.round, every=origin.round)
+            leg = Leg(short, source, seed, task, data)
+            if state := _nearest(run / "checkpoints" / leg_name(other, source, seed), origin.round):
+                leg.resume(state, 0.0)
+            for done, _ in leg:
+                yield seed, done.t
+            if leg.verdict or leg.state is None:
+                raise UndriftError(f"{run} has no such state on seed {seed}: {leg.verdict}")
+            leg.state.notes = leg.meter.notes()
+            with writing(path.parent):
+                path.parent.mkdir(exist_ok=True)
+            checkpoint.save(leg.state, path)
+
+
+def _nearest(folder: Path, round: int) -> State | None:
+    """The newest state up to a round that can be read, in memory: its files stay as they are."""
+    for path in checkpoints(folder):
+        if round_of(path) <= round:
+            with suppress(UndriftError):
+                state = checkpoint.load(path)
+                try:
+                    clients, models = copy.deepcopy((state.clients, state.models))
+                    return replace(state, clients=clients, models=models)
+                finally:
+                    state.close()
+    return None
+
+
+def _chosen(run: Path, experiment: Experiment, name: str | None) -> Algorithm:
+    """The algorithm that a label or a name stands for, or the only one."""
+    known = dict(zip(labels(experiment.algorithms), experiment.algorithms, strict=True))
+    if name is None and len(known) == 1:
+        return experiment.algorithms[0]
+    if name is None:
+        raise UndriftError(
+            f"{run} has several algorithms; say whose state with --source: {', '.join(known)}"
+        )
+    for made in experiment.algorithms:
+        if repr(made) == name:
+            return made
+    if name not in known:
+        raise UndriftError("--source: " + unknown("algorithm of the run", name, known))
+    return known[name]

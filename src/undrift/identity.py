@@ -1,0 +1,123 @@
+"""Whether a run directory is that of an experiment, and still says so."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from undrift import __version__
+from undrift.config import UndriftError
+from undrift.data.federated import FederatedData
+from undrift.experiment import Experiment
+from undrift.names import labels
+from undrift.report.files import FORMAT, read_experiment
+from undrift.task import Task
+
+DATA = ("clients", "train_samples", "test_samples", "checksum")
+"""facts that tell whether the data are those that a run began with"""
+
+
+def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[str, Any]:
+    """What experiment.json says: the settings, and what came of them on the first seed."""
+    names = zip(experiment.algorithms, labels(experiment.algorithms), strict=True)
+    return experiment.resolved() | {
+        "format": FORMAT,
+        "hash": experiment.hash,
+        "version": __version__,
+        "algorithms": [{"name": repr(made), "label": label} for made, label in names],
+        "clients": len(data),
+        "train_samples": int(data.sizes.sum()),
+        "test_samples": len(data.test_targets),
+        "checksum": _checksum(data),
+        "classes": data.label_counts.shape[1] if task.classifies else None,
+        "parameters": len(task.x0),
+        "groups": list(task.names),
+    }
+
+
+def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Only an empty folder, or one with this very experiment on these very data, may be used."""
+    path = folder / "experiment.json"
+    if not path.exists():
+        if folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir()):
+            raise UndriftError(
+                f"{folder} holds something else already; choose another folder with --out"
+            )
+        return
+    found = read_experiment(path)
+    settings = [key for key in facts if key not in ("name", "command", "version", "format", *DATA)]
+    for key in settings:
+        if found.get(key) != facts[key] and key not in ("hash", "groups"):
+            raise UndriftError(
+                f"{folder} holds another experiment: its {key} is {_short(found.get(key))}, not "
+                f"{_short(facts[key])}; choose another folder with --out"
+            )
+    if found.get("hash") != facts["hash"]:
+        raise UndriftError(
+            f"{path} was edited after the run began: its settings no longer make the hash "
+            f"{found.get('hash')}; undo that, or run the new settings in another folder"
+        )
+    for key in DATA:
+        if key in found and found[key] != facts[key]:
+            raise UndriftError(
+                f"the data are not those that {folder} began with: {key} was {found[key]}, and is "
+                f"{facts[key]} now; bring the files back, or choose another folder with --out"
+            )
+
+
+def stored_experiment(folder: Path) -> Experiment:
+    """The experiment of a run directory, which nobody must have edited."""
+    found = read_experiment(folder / "experiment.json")
+    toml = folder / "experiment.toml"
+    texts = {field.name: found[field.name] for field in fields(Experiment) if field.name in found}
+    texts["algorithms"] = [one["name"] for one in found["algorithms"]]
+    try:
+        experiment = Experiment(**texts)
+    except UndriftError as error:
+        raise UndriftError(
+            f"{folder} cannot be gone on with from its settings alone ({error}); "
+            "run the same experiment with the same folder from Python"
+        ) from None
+    if toml.exists():
+        edited = Experiment.from_toml(toml).resolved()
+        for key, value in experiment.resolved().items():
+            if edited[key] != value:
+                raise UndriftError(
+                    f"{toml} was edited after the run began: {key} is {_short(edited[key])}, was "
+                    f"{_short(value)}; undo that, or run it with `undrift run {toml} --out FOLDER`"
+                )
+    return experiment
+
+
+def last_data_dir(folder: Path) -> Path | None:
+    """Where the last session found its data, if it was told where."""
+    try:
+        sessions = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        told = [session["data_dir"] for session in sessions if session.get("data_dir")]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return None
+    return Path(told[-1]) if told else None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = [one["name"] for one in value]
+    text = str(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def _checksum(data: FederatedData) -> str:
+    """Of all samples and of who holds them."""
+    total = 0
+    for tensor in (data.inputs, data.targets, data.test_inputs, data.test_targets):
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        total = zlib.crc32(flat.view(torch.uint8).numpy().data if len(flat) else b"", total)
+    for array in (data.order, data.offsets):
+        total = zlib.crc32(array.tobytes(), total)
+    return f"{total:08x}"

@@ -1,0 +1,97 @@
+"""A leg of an experiment: one algorithm on one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from undrift.aggregate import first_bad
+from undrift.core import Algorithm, Struct
+from undrift.cost import RoundCost
+from undrift.data.federated import FederatedData
+from undrift.engines import Engine, usual_engine
+from undrift.metrics import Meter
+from undrift.rounds import Round, State, rounds, start
+from undrift.task import Task
+
+if TYPE_CHECKING:
+    from undrift.experiment import Experiment
+
+
+class Leg:
+    """Iterates over (round, row of metrics or None), from where its state is to the last round.
+
+    A leg that cannot go on ends with a `verdict`; its last row was measured in that round.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        algorithm: Algorithm,
+        seed: int,
+        task: Task,
+        data: FederatedData,
+        engine: Engine | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """engine  where clients run; the fastest if not given
+        folder  where clients' memories are kept, for checkpoints; in memory if not given
+        """
+        self.experiment, self.algorithm, self.seed = experiment, algorithm, seed
+        self.task, self.data, self.engine = task, data, engine or usual_engine()
+        cost = RoundCost.of(algorithm, task, data.example)
+        self.meter = Meter(algorithm, task, data, cost, self.engine, experiment.fairness)
+        self.folder = folder
+        self.state: State | None = None
+        self.verdict: str | None = None
+
+    def resume(self, state: State, seconds: float) -> None:
+        """Go on from the state of a checkpoint; `seconds` were spent up to there."""
+        self.state = state
+        self.meter.resume(state, seconds)
+
+    def __iter__(self) -> Iterator[tuple[Round, dict[str, Any] | None]]:
+        experiment, sampler = self.experiment, self.experiment.sampler
+        if self.state is None:
+            self.state = start(
+                self.algorithm,
+                self.task,
+                self.data,
+                sampler,
+                keep_models=experiment.all_clients,
+                folder=self.folder,
+            )
+        for round in rounds(
+            self.algorithm,
+            self.task,
+            self.data,
+            total=experiment.rounds,
+            sampler=sampler,
+            local=experiment.local,
+            seed=self.seed,
+            engine=self.engine,
+            dropout=experiment.dropout,
+            state=self.state,
+        ):
+            self.meter.count(round)
+            self.verdict = _verdict(round)
+            if experiment.evaluates(round.t) or self.verdict:
+                here = {"algorithm": repr(self.algorithm), "seed": self.seed}
+                yield round, here | self.meter.row(round)
+            else:
+                yield round, None
+            if self.verdict:
+                return
+
+
+def _verdict(round: Round) -> str | None:
+    """Why a leg cannot go on, if it cannot: the first quantity that is not finite."""
+    if not bool(torch.isfinite(round.server.x).all()):
+        others = {name: value for name, value in round.server.items() if name != "x"}
+        bad = first_bad(Struct(**others), Struct(x=round.server.x))  # x is made of the others
+        return f"the server's {bad} is not finite"
+    reasons = {reason for reason in round.dropped.values() if "diverged" in reason}
+    return f"all clients {min(reasons)}" if reasons and not round.delivered else None

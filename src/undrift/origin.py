@@ -1,0 +1,90 @@
+"""Where forked runs start: the state of another run, and what of it another algorithm can use."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from undrift.config import Config, UndriftError, flag, text, whole
+from undrift.core import Algorithm
+from undrift.rounds import State
+from undrift.store import Store
+from undrift.task import Task
+
+
+@dataclass(frozen=True)
+class Origin(Config):
+    """The state that every leg starts from: that of an algorithm of another run, after a round.
+
+    run        the other run: the hash of its experiment
+    fresh      whether only the model is taken over, and what algorithms remember begins anew
+    """
+
+    run: str = text()
+    algorithm: str = text()
+    round: int = whole(ge=1)
+    _: KW_ONLY
+    fresh: bool = flag(False)
+
+
+def origin_file(folder: Path, seed: int) -> Path:
+    """Where a forked run keeps the state that its legs on a seed start from."""
+    return folder / "origin" / f"seed{seed}.safetensors"
+
+
+def carry(
+    state: State,
+    source: Algorithm,
+    made: Algorithm,
+    task: Task,
+    *,
+    fresh: bool = False,
+    folder: Path | None = None,
+) -> State:
+    """The state of one algorithm as the start of another.
+
+    Algorithms that remember the same things go on with all of it. One that remembers nothing, or
+    that is told to begin anew, goes on with the deployed model, since a cloud model may hold
+    corrections that only its own algorithm understands.
+    """
+    x = state.server.x
+    here, there = (_memory(one, x, task) for one in (source, made))
+    whole = here == there and not fresh
+    if there and not whole and not fresh:
+        differing = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+        raise UndriftError(
+            f"{made!r} cannot go on from the state of {source!r}: they remember different things "
+            f"({', '.join(differing)}); let it begin with the model alone by --fresh"
+        )
+    deployed = x if source.deploys == "cloud" else state.server.xbar
+    clients = Store(folder and folder / "clients")
+    for client, memory in state.clients.items() if whole else ():
+        clients.put(client, memory)
+    models = None
+    if state.models is not None:
+        models = Store(folder and folder / "models")
+        for client, model in state.models.items():
+            models.put(client, model)
+    return State(
+        server=state.server if whole else made.init_server(deployed, task.groups),
+        buffers=state.buffers,
+        t=state.t,
+        clients=clients,
+        models=models,
+        everyone=state.everyone,
+        attention=state.attention,
+        notes=state.notes,
+    )
+
+
+def _memory(made: Algorithm, x: Tensor, task: Task) -> dict[str, str]:
+    """What an algorithm remembers beside the model, and its form."""
+    server = dict(made.init_server(x, task.groups).leaves())
+    kept = {f"the server's {k}": v for k, v in server.items() if k not in ("x", "xbar")}
+    kept |= {f"a client's {k}": v for k, v in made.init_client(x).leaves()}
+    return {
+        name: f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else "number"
+        for name, value in kept.items()
+    }

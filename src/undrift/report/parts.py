@@ -1,0 +1,203 @@
+"""Parts: the texts, tables and empty plots of the page, as HTML. All that comes from runs is
+escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from undrift.report.plots import plot_sections
+from undrift.report.read import Run
+from undrift.report.summary import Row
+from undrift.report.tables import (
+    ALGORITHM,
+    BEST,
+    NONE,
+    NOTES,
+    footnote,
+    seed_columns,
+    seed_note,
+    table_columns,
+)
+from undrift.report.units import brief, percent, prefix
+
+_SETTINGS = {
+    "data": "Data",
+    "partition": "Partition",
+    "clients": "Clients",
+    "train_samples": "Training samples",
+    "test_samples": "Test samples",
+    "classes": "Classes",
+    "model": "Model",
+    "parameters": "Parameters",
+    "local": "Local training",
+    "sampler": "Cohorts",
+    "rounds": "Rounds",
+    "every": "Rounds between evaluations",
+    "seeds": "Seeds",
+    "target": "Target accuracy",
+    "hash": "Experiment",
+    "version": "undrift",
+}
+_SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format", "groups"}
+
+
+def render_parts(run: Run, rows: Sequence[Row]) -> dict[str, str]:
+    """The parts by the names they have in view.html."""
+    return {
+        "title": escape(run.name),
+        "facts": _facts(run),
+        "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
+        "table": _table(table_columns(run, rows), rows, footnote(run)),
+        "verdicts": _verdicts(run),
+        "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
+        "sections": plot_sections(run),
+        "commands": "\n".join(map(_command, run.members)),
+        "settings": _settings(run),
+    }
+
+
+def _facts(run: Run) -> str:
+    """What all runs have in common."""
+    said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
+    if run.experiment.get("rounds") is not None:
+        said.append(f"{run.experiment['rounds']} rounds")
+    said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
+    return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
+
+
+def _leads(run: Run, rows: Sequence[Row]) -> list[str]:
+    """The result in a sentence or two, for each problem."""
+    problems = dict.fromkeys(arm.problem for arm in run.arms)
+    return [_lead(run, [row for row in rows if row.arm.problem == one]) for one in problems]
+
+
+def _lead(run: Run, rows: Sequence[Row]) -> str:
+    leader = next((row for row in rows if row.leads and row.final), None)
+    if leader is None or leader.final is None:
+        runs = ", ".join(dict.fromkeys(row.arm.run for row in rows))
+        whose = f" of {escape(runs)}" if len(rows) < len(run.arms) else ""
+        if any(row.unfinished for row in rows):
+            return f"No algorithm{whose} has finished on every seed yet."
+        return f"No algorithm{whose} finished on every seed."
+    name, final = escape(leader.arm.label), leader.final
+    spread = "" if final.sd is None else f" ± {100 * final.sd:.2f}"
+    text = f"<b>{name}</b> ends highest: {100 * final.mean:.2f}{spread} % after round"
+    text += f" {leader.arm.last_round}"
+    behind = [row for row in rows if row.behind is not None and row.complete]
+    if behind:
+        second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
+        gap = second.behind
+        if gap is not None:
+            wide = "" if gap.sd is None else f" ± {100 * gap.sd:.2f}"
+            text += f", {100 * gap.mean:.2f}{wide} points above {escape(second.arm.label)}"
+            text += f" on the same seed{'s' if gap.n > 1 else ''}"
+            if gap.sd is not None and gap.mean <= gap.sd:
+                text += ", a gap within the spread of the seeds"
+    return text + "." + _cheapest(run, rows)
+
+
+def _progress(run: Run) -> str:
+    """A warning if a run has not come to its end."""
+    total = run.experiment.get("rounds", run.last_round)
+    if run.done >= total:
+        return ""
+    return f"{escape(run.name)} has done {run.done} of {total} rounds so far."
+
+
+def _cheapest(run: Run, rows: Sequence[Row]) -> str:
+    if run.target is None:
+        return ""
+    there = [row for row in rows if row.bytes_to is not None and row.reached == row.seeds]
+    if not there:
+        return f" No algorithm reaches {percent(run.target)} % on every seed."
+    least = min(there, key=lambda row: row.bytes_to.mean if row.bytes_to else 0.0)
+    cost = 0.0 if least.bytes_to is None else least.bytes_to.mean
+    (unit, letter), name = prefix(cost), escape(least.arm.label)
+    amount = f"{brief(cost / unit)} {letter}B"
+    return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
+
+
+def _table(columns: Mapping[str, list[str]], rows: Sequence[Row], note: str) -> str:
+    if not columns:
+        return ""
+    kinds = ['class="text"' if head in (ALGORITHM, NOTES) else "" for head in columns]
+    lines = ['<div class="scroll">', "<table>", "<thead><tr>"]
+    lines += [f"<th {kind}>{_heading(h)}</th>" for h, kind in zip(columns, kinds, strict=True)]
+    lines += ["</tr></thead>", "<tbody>"]
+    for place, (row, cells) in enumerate(
+        zip(rows, zip(*columns.values(), strict=True), strict=True)
+    ):
+        star = f" {BEST}" if row.leads else ""
+        first = f'<span class="mark" data-arm="{place}"></span>{escape(row.arm.label)}{star}'
+        if row.arm.name != row.arm.label:
+            first += f"<small>{escape(row.arm.name)}</small>"
+        rest = [
+            f"<td {kind}>{escape(c)}</td>" for c, kind in zip(cells[1:], kinds[1:], strict=True)
+        ]
+        lines += ['<tr class="best">' if row.leads else "<tr>", f'<td class="text">{first}</td>']
+        lines += [*rest, "</tr>"]
+    lines += ["</tbody>", "</table>", "</div>", f'<p class="note">{escape(note)}</p>']
+    return "\n".join(lines)
+
+
+def _heading(text: str) -> str:
+    """Escaped, and broken neither inside "80 %" nor inside a unit."""
+    return escape(text).replace(" %", "&nbsp;%")
+
+
+def _verdicts(run: Run) -> str:
+    items = [
+        f"<li>{escape(arm.label)}, seed {v.seed}, ended in round {v.round}: {escape(v.reason)}</li>"
+        for arm in run.arms
+        for v in arm.verdicts.values()
+    ]
+    return '<ul class="warn">' + "".join(items) + "</ul>" if items else ""
+
+
+def _command(run: Run) -> str:
+    if not run.experiment.get("command"):
+        return ""
+    command = escape(str(run.experiment["command"]))
+    return (
+        f'<div class="command"><pre>{command}</pre>'
+        '<button type="button" class="copy">Copy</button></div>'
+    )
+
+
+def _settings(run: Run) -> str:
+    """The settings: one column where all runs agree, one for each run where they do not."""
+    keys = dict.fromkeys(key for one in run.members for key in one.experiment)
+    extra = [key for key in keys if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
+    names = _SETTINGS | {key: key.replace("_", " ").capitalize() for key in extra}
+    width = len(run.members)
+    heads = "".join(f"<td>{escape(one.name)}</td>" for one in run.members)
+    lines = [f"<tr><th>Run</th>{heads}</tr>"] if width > 1 else []
+    algorithms = (
+        "<br>".join(f"<code>{escape(arm.name)}</code>" for arm in one.arms) for one in run.members
+    )
+    lines.append(f"<tr><th>Algorithms</th><td>{'</td><td>'.join(algorithms)}</td></tr>")
+    for key, name in names.items():
+        values = [one.experiment.get(key) for one in run.members]
+        if all(value is None for value in values):
+            continue
+        if width > 1 and all(value == values[0] for value in values):
+            cells = f'<td colspan="{width}">{_setting(values[0])}</td>'
+        else:
+            cells = "".join(f"<td>{_setting(value)}</td>" for value in values)
+        lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+    return "\n".join(lines)
+
+
+def _setting(value: Any) -> str:
+    if value is None:
+        return NONE
+    text = escape(_plain(value))
+    return f"<code>{text}</code>" if "(" in text else text
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | list):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else ", ".join(map(str, value))

@@ -1,0 +1,116 @@
+"""Plots: the empty places of the page's plots, with headings and captions, as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from undrift.report.panels import group_names
+from undrift.report.read import Arm, Run
+from undrift.report.sections import SECTIONS, Panel
+
+FLAGS = ("models", "exact", "positive")
+
+
+def plot_sections(run: Run) -> str:
+    """Every section that the run has anything to show in. All that comes from runs is escaped."""
+    lines, absent = [], []
+    for title, panels in SECTIONS:
+        shown = [panel for panel in panels if panel.worth_showing(run)]
+        absent += [panel.title.lower() for panel in panels if panel not in shown]
+        if shown:
+            lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
+            lines += [_figure(run, panel) for panel in shown]
+            lines += ["</div>", "</section>"]
+    if run.partitions:
+        lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">']
+        lines += [_partition(run, name) for name in run.partitions]
+        lines += ["</div>", "</section>"]
+    else:
+        absent.append("labels of the clients")
+    if absent:
+        lines.append(f'<p class="note">Nothing to show in this run: {", ".join(absent)}.</p>')
+    return "\n".join(lines)
+
+
+def _figure(run: Run, panel: Panel) -> str:
+    width = "wide" if panel.wide or panel.each else "half"
+    caption = panel.caption + (_legend(run) if panel.wide else "")
+    places = list(enumerate(run.arms))
+    if panel.each:
+        own = [
+            _own_plot(panel, place, arm)
+            for place, arm in places
+            if arm.sheet(panel.metric) is not None
+        ]
+        plots = f'<div class="each">{"".join(own)}</div>'
+    else:
+        plots = _plot(panel)
+    return (
+        f'<figure class="{width}"><figcaption><h3>{escape(panel.title)}</h3>'
+        f"<p>{escape(caption)}</p>{_choice(run, panel)}</figcaption>{plots}</figure>"
+    )
+
+
+def _plot(panel: Panel, more: str = "") -> str:
+    flags = "".join(f' data-{name}="1"' for name in FLAGS if getattr(panel, name))
+    return (
+        f'<div class="plot" role="img" aria-label="{escape(panel.title)}"'
+        f' data-kind="{panel.kind}" data-metric="{panel.metric}"'
+        f' data-title="{escape(panel.axis)}" data-digits="{panel.digits}"{flags}{more}></div>'
+    )
+
+
+def _own_plot(panel: Panel, place: int, arm: Arm) -> str:
+    """The plot of one algorithm; a heat map is as high as its rows need."""
+    height = min(max(17 * len(group_names(arm)), 100), 600) + 70
+    style = f' style="height:{height}px"' if panel.kind == "heat" else ""
+    plot = _plot(panel, f' data-arm="{place}"{style}')
+    mark = f'<span class="mark" data-arm="{place}"></span>'
+    return f'<div data-owner="{place}"><h4>{mark}{escape(arm.label)}</h4>{plot}</div>'
+
+
+def _choice(run: Run, panel: Panel) -> str:
+    """Which parameter group to plot, where there are several."""
+    having = [arm for arm in run.arms if panel.group and arm.sheet(panel.group) is not None]
+    names = dict.fromkeys(name for arm in having for name in group_names(arm))
+    if len(names) < 2:
+        return ""
+    options = "".join(f'<option value="{escape(n)}">{escape(n)}</option>' for n in names)
+    return (
+        '<label class="choice">Parameter group <select data-key="group">'
+        f'<option value="">all</option>{options}</select></label>'
+    )
+
+
+def _legend(run: Run) -> str:
+    """How to read lines, bands and crosses: said once, in the first panel."""
+    text = ""
+    if len({arm.name for arm in run.arms}) < len(run.arms):
+        text += " Colours tell algorithms, dashes tell runs."
+    if len(run.seeds) > 1:
+        text += " Lines are means over seeds, bands one standard deviation."
+    if any(arm.verdicts for arm in run.arms):
+        text += " A cross marks the end of a diverged seed; thin lines are the seeds that go on."
+    return text
+
+
+def _partition(run: Run, name: str) -> str:
+    counts, place = run.partitions[name], list(run.partitions).index(name)
+    whose = f" of {escape(name)}" if len(run.partitions) > 1 else ""
+    sizes = counts.sum(axis=1)
+    share = counts / np.maximum(sizes[:, None], 1)
+    share = share[sizes > 0] if sizes.any() else share
+    entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(axis=1)
+    caption = (
+        f"{len(counts)} clients of the first seed with {sizes.min()} to {sizes.max()} samples"
+        f" (median {np.median(sizes):g}). By the entropy of its labels, a client sees"
+        f" {np.exp(entropy).mean():.1f} of {counts.shape[1]} classes on average."
+    )
+    return (
+        f'<figure class="wide"><figcaption><h3>Labels of the clients{whose}</h3>'
+        f"<p>{caption}</p></figcaption>"
+        '<div class="plot" role="img" aria-label="Labels of the clients" data-kind="partition"'
+        f' data-partition="{place}"></div></figure>'
+    )

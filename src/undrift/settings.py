@@ -1,0 +1,282 @@
+"""Settings of an experiment as a TOML file: read strictly, changed one by one, written.
+
+Whatever is wrong is one sentence that begins with the line, or with the change, that is at fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from undrift.batches import Local
+from undrift.config import Config, UndriftError, at, parse, shortened, unknown
+from undrift.data.partition import PARTITIONS
+from undrift.data.source import DataSet
+from undrift.data.sources import dataset
+from undrift.models import MODELS
+from undrift.sampling import SAMPLERS
+from undrift.toml_lines import Place, find_keys
+
+TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
+    "data": dataset,
+    "partition": lambda text: parse(text, PARTITIONS, "partition"),
+    "model": lambda text: parse(text, MODELS, "model"),
+    "local": lambda text: parse(text, {"Local": Local}, "local work"),
+    "sampler": lambda text: parse(text, SAMPLERS, "sampler"),
+}
+"""how texts become what an experiment is made of"""
+
+EXPECTED = {
+    "data": 'a text such as "digits"',
+    "partition": 'a text such as "Dirichlet(clients=100, alpha=0.1)"',
+    "model": 'a text such as "mlp"',
+    "local": 'a table with lr, epochs, batch_size ..., or a text such as "Local(lr=0.1)"',
+    "sampler": 'a text such as "Uniform(5)"',
+}
+
+T = TypeVar("T")
+
+WIDTH = 100
+LARGEST = 2**63 - 1  # TOML promises no more
+TOO_LARGE = f"a number is larger than {LARGEST}, the largest that TOML has"
+
+
+def named(name: str, value: Any) -> Any:
+    """The object that a text names, or for `local` a table; objects stay as they are."""
+    with at(name):
+        if isinstance(value, str):
+            return TEXTS[name](value)
+        if name == "local" and isinstance(value, dict):
+            _known("setting of local", value, [field.name for field in fields(Local)])
+            return Local(**value)
+        if not isinstance(value, Config | DataSet):
+            raise UndriftError(f"{name}={shortened(value)}: must be {EXPECTED[name]}")
+    return value
+
+
+class SettingsFile:
+    """The settings in a TOML file, what they were changed to, and where each of them comes from.
+
+    values   by name, as a constructor takes them
+    changes  the setting that was changed, and how an error is to call the change
+    """
+
+    def __init__(self, path: str | Path, known: Mapping[str, bool]) -> None:
+        """`known` says of every setting whether it must be given."""
+        self.path, self.known = path, known
+        self.changes: dict[Place, str] = {}
+        self.text, self.values = _read(path)
+        with self.blame():
+            _refuse_huge(self.values)
+            _known("setting", self.values, known)
+            self._refuse_swallowed()
+
+    def _refuse_swallowed(self) -> None:
+        """A setting below the head of a table, where TOML makes it part of the table."""
+        for table, content in self.values.items():
+            for name in content if isinstance(content, dict) else ():
+                if name in self.known:
+                    with at(table, name):
+                        raise UndriftError(f"{name} is inside [{table}]; move it above [{table}]")
+
+    def change(self, changes: Mapping[str, Any], flag: str = "") -> None:
+        """Replace settings by name, `{"rounds": 20, "local.lr": 0.05}`; None takes one away."""
+        parts: dict[str, dict[str, Any]] = {}
+        for key, value in changes.items():
+            name, _, part = key.partition(".")
+            if part:
+                parts.setdefault(name, {})[part] = value
+                continue
+            self._called(flag, value, name)
+            with self.blame():
+                _known("setting", [name], self.known)
+                _refuse_huge(value, name)
+            self.values[name] = value
+        for name, new in parts.items():
+            self._change_parts(name, new, flag)
+
+    def _change_parts(self, name: str, new: dict[str, Any], flag: str) -> None:
+        """Replace fields of one object, all at once since some exclude each other."""
+        old: Any = None
+        if name in TEXTS and name in self.values:
+            with self.blame():  # of the file, before the changes are known
+                old = named(name, self.values[name])
+        for part, value in new.items():
+            self._called(flag, value, name, part)
+        with self.blame():
+            with at(name, next(iter(new))):
+                if name not in self.known:
+                    raise UndriftError(unknown("setting", name, self.known))
+                if not hasattr(old, "__dataclass_fields__"):
+                    raise UndriftError(f"{name} cannot be changed in part; give {name}=...")
+            with at(name):
+                _known(f"setting of {type(old).__name__}", new, [f.name for f in fields(old)])
+                _refuse_huge(new)
+                self.values[name] = replace(old, **new)
+
+    def _called(self, flag: str, value: Any, *place: str) -> None:
+        """Remember a change, as errors are to call it."""
+        shown = value if isinstance(value, str) else shortened(value)
+        self.changes[place] = " ".join(f"{flag}{'.'.join(place)}={shown}".split())
+
+    def build(self, make: Callable[..., T]) -> T:
+        """What is made of the settings."""
+        given = {name: value for name, value in self.values.items() if value is not None}
+        missing = [name for name, must in self.known.items() if must and name not in given]
+        if missing:
+            raise UndriftError(
+                f"{self.path}: {', '.join(missing)} must be given; "
+                "`undrift compare fedavg --dry-run` prints a complete file"
+            )
+        with self.blame():
+            return make(**given)
+
+    @contextlib.contextmanager
+    def blame(self) -> Iterator[None]:
+        """Errors inside the block begin with where the settings at fault were given."""
+        try:
+            yield
+        except UndriftError as error:
+            raise UndriftError(f"{self._where(error.places)}: {error}") from None
+        except RecursionError:
+            raise UndriftError(f"{self.path}: values are nested too deeply") from None
+
+    def _where(self, places: tuple[Place, ...]) -> str:
+        lines: set[int] = set()
+        changes: dict[str, None] = {}  # in order, each once
+        for place in places:
+            outwards = [place[:depth] for depth in range(len(place), 0, -1)]
+            inside = [one for one in self.changes if one[: len(place)] == place]
+            if changed := [one for one in outwards if one in self.changes] or inside:
+                changes |= {self.changes[one]: None for one in changed}
+            elif found := [self._lines[one] for one in outwards if one in self._lines]:
+                lines.add(found[0])
+        file = str(self.path)
+        if lines:
+            file += f", line{'s' * (len(lines) > 1)} {' and '.join(map(str, sorted(lines)))}"
+        return " and ".join([file, *changes] if lines or not changes else changes)
+
+    @cached_property
+    def _lines(self) -> dict[Place, int]:
+        """The first line of everything in the file."""
+        lines: dict[Place, int] = {}
+        for place, line in find_keys(self.text):
+            for depth in range(1, len(place) + 1):
+                lines.setdefault(place[:depth], line)
+        return lines
+
+
+def read_change(text: str) -> tuple[str, Any]:
+    """The name and value in `local.lr=0.05`; what is not a TOML value is a text."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not name or not equals:
+        raise UndriftError(f"--set {text}: write NAME=VALUE, such as local.lr=0.05")
+    if value == "None":
+        return name, None
+    with contextlib.suppress(ValueError, RecursionError):
+        content = tomllib.loads(f"value = {value}")
+        if content.keys() == {"value"}:
+            return name, content["value"]
+    return name, value
+
+
+def write(settings: Mapping[str, Any]) -> str:
+    """Settings as a TOML file, tables last; those that are None are left out."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    lines = [_line(name, one) for name, one in given.items() if not isinstance(one, dict)]
+    for name, table in given.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]"]
+            lines += [_line(key, one) for key, one in table.items() if one is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: Any) -> str:
+    line = f"{name} = {_literal(value)}"
+    if isinstance(value, list) and len(line) > WIDTH:
+        return "\n".join([f"{name} = [", *(f"    {_literal(one)}," for one in value), "]"])
+    return line
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case list():
+            return f"[{', '.join(map(_literal, value))}]"
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def _read(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """A file's text, and the settings in it."""
+    text = ""
+    try:
+        text = Path(path).read_bytes().decode().replace("\r\n", "\n")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        reason = f"{path} cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        reason = f"{path}, line {line}: this is not text in UTF-8"
+    except RecursionError:
+        reason = f"{path}: values are nested too deeply"
+    except tomllib.TOMLDecodeError as error:
+        reason = f"{path}{_not_toml(text, str(error))}"
+    except ValueError:  # of `int`; Python reads no number of more than 4300 digits
+        digits = re.search(r"\d[\d_]{4299,}", text)
+        line = text.count("\n", 0, digits.start() if digits else 0) + 1
+        reason = f"{path}, line {line}: {TOO_LARGE}"
+    raise UndriftError(reason)
+
+
+def _not_toml(text: str, message: str) -> str:
+    """Where a text stops being TOML, and why."""
+    reason, line, column = re.fullmatch(  # type: ignore[union-attr]
+        r"(.*?)(?: \(at (?:line (\d+), column (\d+)|end of document)\))?", message, re.DOTALL
+    ).groups()
+    if line is None:
+        return f", at its end: not valid TOML: {reason}"
+    lines = text.split("\n")
+    before = "\n".join([*lines[: int(line) - 1], lines[int(line) - 1][: int(column) - 1]])
+    if reason == "Invalid value":
+        found = lines[int(line) - 1][int(column) - 1 :].split("#")[0].strip()
+        reason = "a value is missing"
+        if found:
+            reason = (
+                f"{shortened(found)} is no value; texts have quotes, true and false small letters"
+            )
+    elif reason.startswith("Cannot"):
+        first: dict[Place, int] = {}
+        for place, number in find_keys(before):
+            if place in first:
+                name = ".".join(map(str, place))
+                return f", line {number}: {name} is given twice, first on line {first[place]}"
+            first[place] = number
+    return f", line {line}, column {column}: not valid TOML: {reason}"
+
+
+def _known(kind: str, given: Any, known: Any) -> None:
+    """Refuse the first name that does not exist."""
+    for name in given:
+        if name not in known:
+            with at(name):
+                raise UndriftError(unknown(kind, name, known))
+
+
+def _refuse_huge(value: Any, *place: str | int) -> None:
+    """Python has whole numbers of any size; TOML has not, and nothing here needs them."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        with at(*place):
+            raise UndriftError(TOO_LARGE)
+    inside = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else inside:
+        _refuse_huge(one, *place, key)

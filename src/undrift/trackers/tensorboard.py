@@ -1,0 +1,46 @@
+"""TensorBoard: event files in RUN/tensorboard, a folder for each leg."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from torch.utils.tensorboard import SummaryWriter
+
+from undrift.trackers import Leg, Values
+
+
+class TensorBoard:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "tensorboard"
+        self._writer: SummaryWriter | None = None
+
+    def begin(self, leg: Leg, before: Values) -> None:
+        self.close()
+        folder = self._folder / quote(leg.name, safe=" ,()=+")
+        # From `purge_step` on, readers drop what earlier sessions wrote.
+        self._writer = SummaryWriter(str(folder), purge_step=0)
+        lines = [f"| {key} | {value} |" for key, value in leg.facts.items()]
+        self._writer.add_text("settings", "\n".join(["| | |", "|---|---|", *lines]), 0)
+        for t, values in before.items():
+            self.row(t, values)
+
+    def row(self, t: int, values: Mapping[str, float]) -> None:
+        if self._writer is not None:
+            for key, value in values.items():
+                self._writer.add_scalar(key, value, t)
+            self._writer.flush()
+
+    def end(self, verdict: str | None) -> None:
+        if self._writer is not None and verdict:
+            self._writer.add_text("verdict", verdict, 0)
+        self.close()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
+
+
+make = TensorBoard

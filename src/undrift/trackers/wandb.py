@@ -1,0 +1,59 @@
+"""W&B: files in RUN/wandb for `wandb sync`, or online if WANDB_MODE or WANDB_API_KEY says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from undrift.trackers import Leg, Values
+
+
+class WandB:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._run: Any = None
+
+    def begin(self, leg: Leg, before: Values) -> None:
+        self.close()
+        self._folder.mkdir(parents=True, exist_ok=True)  # W&B would write elsewhere without a word
+        usual = "online" if os.environ.get("WANDB_API_KEY") else "offline"
+        mode: Any = os.environ.get("WANDB_MODE") or usual
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "undrift"),
+            group=leg.run,
+            id=leg.id,
+            name=leg.name,
+            config=leg.facts,
+            mode=mode,
+            dir=os.environ.get("WANDB_DIR", self._folder),
+            # Offline it cannot go on: the files of each session have all rounds and replace others.
+            resume="allow" if before and mode != "offline" else None,
+            reinit="create_new",  # beside a run of the user's own
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        )
+        for t, values in before.items():
+            self.row(t, values)
+
+    def row(self, t: int, values: Mapping[str, float]) -> None:
+        if self._run is not None:
+            self._run.log(dict(values), step=t)
+
+    def end(self, verdict: str | None) -> None:
+        if self._run is not None and verdict:
+            self._run.summary["verdict"] = verdict
+        self._stop(1 if verdict else 0)
+
+    def close(self) -> None:
+        self._stop(1)
+
+    def _stop(self, code: int) -> None:
+        if self._run is not None:
+            run, self._run = self._run, None
+            run.finish(exit_code=code)
+
+
+make = WandB

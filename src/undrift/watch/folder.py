@@ -1,0 +1,160 @@
+"""The runs in a folder: found anew at every look, read only when their files have changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from undrift.config import UndriftError
+from undrift.lock import holder
+from undrift.report.files import FILES
+from undrift.report.panels import panel_data
+from undrift.report.parts import render_parts
+from undrift.report.read import Run, merge, read_run, renamed
+from undrift.report.summary import Estimate, peak, summarise
+
+Stamp = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run directory as it was read: the run, or what is wrong with it."""
+
+    stamp: Stamp
+    run: Run | None
+    error: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the list.
+
+    name     that of its directory, by which a page asks for it
+    process  the process that is running it
+    """
+
+    name: str
+    seen: Seen
+    process: int | None
+
+    @property
+    def version(self) -> str:
+        """Changes when there is something new to show."""
+        return " ".join(f"{time:x}.{size:x}" for time, size in self.seen.stamp)
+
+    @property
+    def modified(self) -> float:
+        """When its results were last written, in seconds since 1970."""
+        return max(time for time, _ in self.seen.stamp[:2]) / 1e9
+
+    @property
+    def begun(self) -> float:
+        """When its settings were written: unlike its results, once."""
+        return self.seen.stamp[0][0] / 1e9
+
+    @property
+    def state(self) -> str:
+        """Whether it is going on, has come to its end, has not, or cannot be read."""
+        run = self.seen.run
+        if self.process is not None:
+            return "running"
+        if run is None:
+            return "broken"
+        return "finished" if run.done >= self.rounds else "interrupted"
+
+    @property
+    def rounds(self) -> int:
+        """How many it is to have."""
+        run = self.seen.run
+        return 0 if run is None else run.experiment.get("rounds", run.last_round)
+
+    def facts(self) -> dict[str, Any]:
+        """What the list says of it, as JSON."""
+        said = {"name": self.name, "state": self.state, "version": self.version}
+        common = said | {"modified": self.modified, "process": self.process}
+        run = self.seen.run
+        if run is None:
+            return common | {"error": self.seen.error}
+        peaks = (Estimate.of([peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
+        return common | {
+            "data": str(run.experiment.get("data", "")),
+            "partition": str(run.experiment.get("partition", "")),
+            "algorithms": [arm.label for arm in run.arms],
+            "done": run.done,
+            "rounds": self.rounds,
+            "best": max((one.mean for one in peaks if one), default=None),
+        }
+
+
+class Folder:
+    """A folder that holds run directories, or is one itself.
+
+    Nothing outside of it is read: a link that leads out of it counts as absent.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise UndriftError(f"{str(path)!r} is not a folder; give the one that holds your runs")
+        self.path = path.resolve()
+        self._seen: dict[Path, Seen] = {}
+        self._reading = threading.Lock()
+
+    def entries(self) -> list[Entry]:
+        """All runs, those that began last first."""
+        with self._reading:
+            found = dict(self._find())
+            self._seen = {path: self._look(path, stamp) for path, stamp in found.items()}
+            entries = [Entry(p.name, seen, self._holder(p)) for p, seen in self._seen.items()]
+        return sorted(entries, key=lambda entry: (-entry.begun, entry.name))
+
+    def view(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The parts of the page and the data of its plots; None if there is nothing to show."""
+        run = self.together(names)
+        if run is None:
+            return None
+        return {"parts": render_parts(run, summarise(run)), "data": panel_data(run)}
+
+    def together(self, names: Sequence[str]) -> Run | None:
+        """The named runs as one, in this order, without those that have nothing to show."""
+        known = {entry.name: entry.seen.run for entry in self.entries()}
+        runs = {name: known.get(name) for name in names}
+        begun = [renamed(run, name) for name, run in runs.items() if run is not None and run.begun]
+        return merge(begun) if begun else None
+
+    def _find(self) -> Iterator[tuple[Path, Stamp]]:
+        """Run directories and when their files were changed."""
+        try:
+            within = sorted(self.path.iterdir())
+        except OSError:  # it is gone; it may come back
+            within = []
+        for path in (self.path, *within):
+            stamp = tuple(self._stamp(path / name) for name in FILES)
+            if any(time for time, _ in stamp[:2]):
+                yield path, stamp
+
+    def _stamp(self, file: Path) -> tuple[int, int]:
+        """Time of the last change and size; zeros for what is no file within the folder."""
+        try:
+            inside = file.resolve().is_relative_to(self.path)
+            facts = file.stat()
+        except OSError:
+            return 0, 0
+        return (facts.st_mtime_ns, facts.st_size) if inside and file.is_file() else (0, 0)
+
+    def _holder(self, path: Path) -> int | None:
+        return holder(path) if any(self._stamp(path / ".pid")) else None
+
+    def _look(self, path: Path, stamp: Stamp) -> Seen:
+        seen = self._seen.get(path)
+        if seen is not None and seen.stamp == stamp:
+            return seen
+        try:
+            for name, (time, _) in zip(FILES, stamp, strict=True):
+                if not time and (path / name).is_symlink():
+                    raise UndriftError(f"{name} is a link that leads out of the folder of the runs")
+            return Seen(stamp, read_run(path), "")
+        except UndriftError as error:
+            return Seen(stamp, None, str(error))

@@ -1,0 +1,186 @@
+"""The server behind `undrift watch`: a few answers, all of them to be read only.
+
+No path of a request ever reaches the file system: pages are looked up in a table, and names of
+runs in the list of those that were found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import socket
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
+from html import escape
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from undrift.config import UndriftError
+from undrift.report.page import SCRIPTS, asset, fill, plotly, render_page, script
+from undrift.report.summary import summarise
+from undrift.watch.folder import Folder
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src data: blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""plotly sets styles of its own, hence their exception"""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Answer(Exception):
+    """What to send, raised or returned."""
+
+    def __init__(
+        self, body: str, kind: str = "text/plain", status: int = 200, name: str | None = None
+    ) -> None:
+        super().__init__(body)
+        self.body = body.encode()
+        self.kind = kind
+        self.status = status
+        self.name = name
+
+
+class Server(ThreadingHTTPServer):
+    """Shows the runs of a folder at `url` until it is closed.
+
+    host  an address of this machine; only those of the loopback keep others out
+    port  0 for any that is free
+    """
+
+    daemon_threads = True
+
+    def __init__(self, folder: Folder, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.folder = folder
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self.address_family, *_, address = found[0]
+            super().__init__(address[:2], Handler)  # type: ignore[arg-type]
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UndriftError(
+                f"cannot listen at {host}, port {port} ({reason}); "
+                "give another --port (0 takes any that is free) or --host"
+            ) from None
+        self.host = host
+        self.private = ipaddress.ip_address(str(self.server_address[0])).is_loopback
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.server_port}/"
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a request may call us so.
+
+        Another name for this machine is how a page from elsewhere would read ours.
+        """
+        names = {"localhost", "127.0.0.1", "[::1]", self.host.lower(), f"[{self.host}]"}
+        return not self.private or host.lower() in {f"{name}:{self.server_port}" for name in names}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away in the middle of an answer is no error."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+    @cached_property
+    def pages(self) -> dict[str, Answer]:
+        """What stays the same."""
+        watch = files("undrift.watch")
+        own = {name: watch.joinpath(name).read_text(encoding="utf-8") for name in OWN}
+        view = fill(asset("view.html"), defaultdict(str))  # the script puts in the rest
+        path = self.folder.path
+        folder = {"folder": escape(path.name), "path": escape(str(path))}
+        page = fill(own["watch.html"], folder | {"view": view})
+        code = script(*map(asset, SCRIPTS), own["watch.js"])
+        return {
+            "/": Answer(page, "text/html"),
+            "/page.css": Answer(asset("page.css") + own["watch.css"], "text/css"),
+            "/plotly.js": Answer(plotly(), "text/javascript"),
+            "/page.js": Answer(code, "text/javascript"),
+        }
+
+
+OWN = ("watch.html", "watch.css", "watch.js")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "undrift", ""
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """Send what was asked for, or nothing if the browser has it already."""
+        try:
+            answer = self._answer()
+        except Answer as refusal:
+            answer = refusal
+        self._send(answer, self.headers.get("If-None-Match"))
+
+    do_HEAD = do_GET
+
+    def _answer(self) -> Answer:
+        if not self.server.answers_to(self.headers.get("Host", "")):
+            raise Answer("not a name of this page", status=HTTPStatus.FORBIDDEN)
+        asked = urlsplit(self.path)
+        names = parse_qs(asked.query, max_num_fields=1000).get("run", [])
+        made: dict[str, Callable[[], Answer]] = {
+            "/runs": lambda: _json([entry.facts() for entry in self.server.folder.entries()]),
+            "/view": lambda: _json(self.server.folder.view(names)),
+            "/report.html": lambda: self._report(names),
+        }
+        if asked.path in made:
+            return made[asked.path]()
+        if asked.path in self.server.pages:
+            return self.server.pages[asked.path]
+        raise Answer("there is no such page", status=HTTPStatus.NOT_FOUND)
+
+    def _report(self, names: list[str]) -> Answer:
+        run = self.server.folder.together(names)
+        if run is None:
+            raise Answer("there is no such run", status=HTTPStatus.NOT_FOUND)
+        return Answer(render_page(run, summarise(run)), "text/html", name="report.html")
+
+    def _send(self, answer: Answer, held: str | None = None) -> None:
+        tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
+        known = answer.status == HTTPStatus.OK and held == tag
+        self.send_response(HTTPStatus.NOT_MODIFIED if known else answer.status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("ETag", tag)
+        self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
+        if answer.name is not None:
+            self.send_header("Content-Disposition", f'attachment; filename="{answer.name}"')
+        self.send_header("Content-Length", "0" if known else str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD" and not known:
+            self.wfile.write(answer.body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is no request for a page; the connection may be out of step and ends."""
+        self.close_connection = True
+        self._send(Answer(message or HTTPStatus(code).phrase, status=code))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep quiet: a page asks every other second."""
+
+
+def _json(value: Any) -> Answer:
+    return Answer(json.dumps(value, allow_nan=False, separators=(",", ":")), "application/json")

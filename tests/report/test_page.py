@@ -1,0 +1,101 @@
+"""The report in a browser: what it draws, and that it stays by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.browser import Visit, chromium
+from tests.report.directory import A, B, make_run, page_of
+
+HOSTILE = "<img src=x onerror=alert(1)>%{x}</script><script>alert(2)</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+def visit(browser: Any, folder: Path, **context: Any) -> Visit:
+    (folder / "page.html").write_text(page_of(folder), encoding="utf-8")
+    return Visit(browser, (folder / "page.html").as_uri(), **context)
+
+
+def test_the_page_draws_every_kind_of_plot(browser: Any, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, lists=True, groups=["first", "second", HOSTILE])
+    seen = visit(browser, folder)
+    page = seen.page
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".plot").count() == page.locator(".plot.js-plotly-plot").count() > 20
+    assert [line["y"][-1] for line in seen.lines("accuracy")] == pytest.approx([65, 85])
+    heat = seen.plotted("group_gsi")
+    assert heat[0]["z"][:2] == [[6, 11, 16, 21], [2.5] * 4]  # means over seeds, a row a group
+    assert heat[0]["z"][2] == [None] * 4
+    (median,) = [one for one in seen.plotted("client_accuracy") if not one["fill"]][:1]
+    assert median["y"] == [10.0 * k for k in range(11)]  # the last round, worst client first
+    assert page.locator('[data-kind="fan"] .scatterlayer').count() == 2
+    assert seen.lines("coverage")[0]["y"] == [25, 50, 75, 100]
+    assert [line["y"] for line in seen.lines("factor")] == [[None] * 4, [1.5] * 4]
+    page.select_option('select[data-key="group"] >> nth=0', "first")
+    assert [line["y"] for line in seen.lines("gsi")] == [[], [6, 11, 16, 21]]
+    assert page.locator(".ytick", has_text="alert(2)").count() > 0  # a text
+    assert seen.complaints == []
+    assert seen.asked == [page.url]
+
+
+def test_smoothing_and_axes(browser: Any, tmp_path: Path) -> None:
+    seen = visit(browser, make_run(tmp_path))
+    (raw, _), (lost,) = seen.lines("accuracy"), seen.lines("dropped")
+    seen.press("smooth", "much")
+    (smooth, _) = seen.lines("accuracy")
+    assert smooth["y"][0] == raw["y"][0]
+    assert max(smooth["y"]) < max(raw["y"])
+    behind = [one["y"] for one in seen.plotted("accuracy") if one["opacity"] < 1]
+    assert raw["y"] in behind
+    assert seen.lines("dropped") == [lost]  # a count is not smoothed
+    seen.press("smooth", "none")
+    seen.press("x", "bytes")
+    moved = seen.lines("accuracy")[0]
+    assert moved["y"] == raw["y"]
+    assert moved["x"] == [7.5, 15, 22.5, 30]  # kB
+    seen.press("lines", "seeds")
+    assert len(seen.lines("accuracy")) == 4
+    seen.page.click(".chip >> nth=0")
+    assert len(seen.lines("accuracy")) == 2
+    assert seen.complaints == []
+
+
+def test_it_fits_a_phone_by_day_and_night(browser: Any, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, lists=True)
+    seen = visit(browser, folder, viewport={"width": 400, "height": 800})
+    paper = "getComputedStyle(document.body).backgroundColor"
+    ink = """document.querySelector('[data-metric="accuracy"]').layout.font.color"""
+    looks = []
+    for scheme in ("light", "dark"):
+        seen.page.emulate_media(color_scheme=scheme)
+        seen.plotted("accuracy")
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == 400
+        looks += [seen.page.evaluate(paper), seen.page.evaluate(ink)]
+    assert len(set(looks)) == 4
+    assert seen.complaints == []
+
+
+def test_hostile_texts_stay_texts(browser: Any, tmp_path: Path) -> None:
+    verdict = {"algorithm": A, "seed": 0, "round": 15, "reason": HOSTILE}
+    folder = make_run(
+        tmp_path, labels={A: HOSTILE, B: "B"}, verdicts=[verdict], name=HOSTILE, data=HOSTILE
+    )
+    seen = visit(browser, folder)
+    page = seen.page
+    assert page.locator("h1").inner_text() == HOSTILE
+    assert page.locator(".chip").first.inner_text() == HOSTILE
+    assert page.locator("img").count() == 0
+    seen.plotted("accuracy")
+    page.hover('.plot[data-metric="accuracy"] .nsewdrag')
+    page.wait_for_selector('.hoverlayer :text("alert(1)")')  # a text, in the label of a line
+    assert seen.complaints == []
+    assert seen.asked == [page.url]

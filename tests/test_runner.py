@@ -1,0 +1,265 @@
+"""Runs in a folder: going on, falling back, and refusing what would spoil results."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from undrift.config import UndriftError
+from undrift.data.federated import FederatedData
+from undrift.experiment import Experiment
+from undrift.identity import stored_experiment
+from undrift.runner import Event, run
+from undrift.runs import RunFolder
+
+
+def experiment(**options: Any) -> Experiment:
+    texts: dict[str, Any] = {
+        "algorithms": ["adabest", "FedGLAD(fedavg)"],
+        "data": "digits",
+        "partition": "Dirichlet(clients=20, alpha=0.3)",
+        "model": "Linear()",
+        "local": "Local(lr=0.1, steps=2, batch_size=8)",
+        "sampler": "Uniform(clients=4)",
+        "rounds": 10,
+        "every": 3,
+    }
+    return Experiment(**texts | options)
+
+
+def play(folder: Path, made: Experiment | None = None, **options: Any) -> list[Event]:
+    where: dict[str, Any] = {"engine": "sequential", "save_every": 1e9}
+    return list(run(made or experiment(), folder, **where | options))
+
+
+def stop_after(folder: Path, events: int) -> None:
+    """Leave the loop after some events, as Ctrl-C in its body would."""
+    happening = run(experiment(), folder, engine="sequential", save_every=1e9)
+    for _ in range(events):
+        if next(happening, None) is None:
+            break
+    happening.close()
+
+
+def results(folder: Path) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    """The rows, without the clock, and the bytes of the final models."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    return rows, {path.name: path.read_bytes() for path in (folder / "models").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    play(folder)
+    return folder
+
+
+@settings(max_examples=12, deadline=None)
+@given(stops=st.lists(st.integers(1, 30), min_size=1, max_size=4))
+def test_a_run_can_be_left_and_gone_on_with_anywhere(
+    stops: list[int], whole: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("left")
+    for events in stops:
+        stop_after(folder, events)
+    play(folder)
+    assert results(folder) == results(whole)
+
+
+def test_what_is_done_is_not_done_again(whole: Path) -> None:
+    before = results(whole)
+    assert [event.kind for event in play(whole)] == ["note"]
+    assert results(whole) == before
+
+
+def test_leaving_saves_the_last_round(tmp_path: Path) -> None:
+    stop_after(tmp_path, 5)  # start, begin, round 1, round 2, row 3
+    begun = [event for event in play(tmp_path) if event.kind == "begin"]
+    assert begun[0].round == 3
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    return sorted((folder / "checkpoints").glob("0-*/round-*.safetensors"))
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(
+    damaged: int, whole: Path, tmp_path: Path
+) -> None:
+    happening = run(experiment(), tmp_path, engine="sequential", save_every=0.0)
+    for event in happening:
+        if event.round == 8:
+            break
+    happening.close()
+    newest = checkpoints(tmp_path)[-damaged:]
+    assert [path.stem for path in checkpoints(tmp_path)] == ["round-000007", "round-000008"]
+    newest[0].write_bytes(newest[0].read_bytes()[:-3] + b"\x00\x01\x02")
+    for path in newest[1:]:
+        path.write_bytes(path.read_bytes()[:1000])
+    events = play(tmp_path)
+    notes = [event.note for event in events if event.kind == "note"]
+    assert len(notes) == damaged
+    assert all("going on from the one before it" in str(note) for note in notes)
+    assert next(event.round for event in events if event.kind == "begin") == (7, 0)[damaged - 1]
+    assert results(tmp_path) == results(whole)
+
+
+def test_rows_that_were_lost_or_torn_are_measured_again(whole: Path, tmp_path: Path) -> None:
+    play(tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(lines[:-1]) + lines[-1][:20])
+    play(tmp_path)
+    assert results(tmp_path) == results(whole)
+
+
+def test_columns_have_every_row(whole: Path) -> None:
+    table = polars.read_parquet(whole / "metrics.parquet")
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert table["run"].unique().to_list() == [experiment().hash]
+    for name in ("algorithm", "seed", "round", "accuracy", "h_norm", "group_factor"):
+        assert table[name].to_list() == [row.get(name) for row in rows]
+
+
+def test_what_a_run_says_of_itself(whole: Path) -> None:
+    assert stored_experiment(whole) == experiment()
+    assert Experiment.from_toml(whole / "experiment.toml") == experiment()
+    facts = json.loads((whole / "experiment.json").read_text())
+    assert facts["hash"] == experiment().hash
+    assert len(facts["groups"]) == 2
+    (session,) = json.loads((whole / "environment.json").read_text())
+    assert {"python", "torch", "cores", "engine"} <= session.keys()
+    assert "all legs are done" in (whole / "run.log").read_text()
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    stop_after(tmp_path, 5)
+    return tmp_path
+
+
+def test_another_experiment_is_refused_with_the_first_difference(half: Path) -> None:
+    with pytest.raises(UndriftError, match="its rounds is 10, not 11"):
+        play(half, experiment(rounds=11))
+
+
+def test_an_edited_experiment_is_refused(half: Path) -> None:
+    path = half / "experiment.json"
+    path.write_text(path.read_text().replace('"every": 3', '"every": 2'))
+    with pytest.raises(UndriftError, match="was edited after the run began: every is 3, was 2"):
+        stored_experiment(half)
+    (half / "experiment.toml").unlink()
+    with pytest.raises(UndriftError, match="was edited after the run began"):
+        play(half, stored_experiment(half))
+
+
+def test_an_edited_toml_is_refused(half: Path) -> None:
+    path = half / "experiment.toml"
+    path.write_text(path.read_text().replace("lr = 0.1", "lr = 0.2"))
+    with pytest.raises(UndriftError, match=r"local is .*lr=0\.2"):
+        stored_experiment(half)
+
+
+def test_a_run_of_a_newer_version_is_refused(half: Path) -> None:
+    path = half / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99, "version": "9.9"}))
+    for attempt in (lambda: play(half), lambda: stored_experiment(half)):
+        with pytest.raises(UndriftError, match=r"undrift 9\.9 in format 99"):
+            attempt()
+
+
+def test_other_data_are_refused(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = Experiment.prepare
+
+    def changed(self: Experiment, seed: int) -> tuple[Any, FederatedData]:
+        task, data = prepare(self, seed)
+        data.inputs[0, 0] += 1
+        return task, data
+
+    monkeypatch.setattr(Experiment, "prepare", changed)
+    with pytest.raises(UndriftError, match="the data are not those"):
+        play(half)
+
+
+def test_an_engine_that_rounds_otherwise_is_refused(half: Path) -> None:
+    path = half / "environment.json"
+    path.write_text(path.read_text().replace("in Python", "compiled"))
+    with pytest.raises(UndriftError, match="results would differ in rounding"):
+        play(half, engine="threads")
+
+
+def test_a_line_that_is_no_row_is_refused(half: Path) -> None:
+    with (half / "metrics.jsonl").open("a") as file:
+        file.write("what is this\n")
+    with pytest.raises(UndriftError, match="what is this"):
+        play(half)
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """As if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [10, 300, 1_500, 5_000, 12_000])
+def test_a_full_disk_loses_nothing(size: int, whole: Path, tmp_path: Path) -> None:
+    stop_after(tmp_path, 5)
+    with files_no_larger_than(size), pytest.raises(UndriftError, match="make room"):
+        play(tmp_path, save_every=0.0)
+    play(tmp_path)
+    assert results(tmp_path) == results(whole)
+
+
+def test_a_folder_is_let_go_of_when_opening_fails(tmp_path: Path) -> None:
+    made = experiment()
+    (tmp_path / "verdicts.json").write_text("{")
+    (tmp_path / "experiment.json").touch()
+    with pytest.raises(UndriftError):
+        RunFolder(tmp_path, made, *made.check())
+    assert not (tmp_path / ".pid").exists()
+
+
+SCRIPT = "import sys; from undrift.cli import main; main(sys.argv[1:])"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_signals_leave_a_run_that_goes_on(
+    number: signal.Signals, code: int, whole: Path, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "long.toml", tmp_path / "run"
+    file.write_text(experiment(rounds=100_000).to_toml())
+    options = ["--json", "--engine", "sequential", "--out", str(out)]
+    command = [sys.executable, "-c", SCRIPT, "run", str(file), *options]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        for line in process.stdout or ():
+            if json.loads(line)["event"] == "row":
+                break
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert said == f"stopped; go on with: undrift resume {out}\n"
+    reached = int(checkpoints(out)[-1].stem.removeprefix("round-"))
+    begun = run(stored_experiment(out), out)
+    assert [next(begun).kind, next(begun).round] == ["start", reached]
+    begun.close()
