@@ -68,6 +68,7 @@ def test_every_setting_is_part_of_the_identity(name: str) -> None:
         "seeds": [1],
         "target": 0.5,
         "dropout": 0.5,
+        "origin": "Origin('0123456789ab', 'FedAvg()', 3)",
     }
     one = experiment()
     value = getattr(one, name)

@@ -275,6 +275,15 @@ def test_a_file_that_is_no_experiment(
     assert refusal(read, content).startswith(says)
 
 
+def test_mistakes_with_algorithms_say_what_would_be_right(read: Callable[..., Experiment]) -> None:
+    said = refusal(read, GOOD.replace("FedGLAD(fedadam)", "fedadam+fedglad"))
+    assert said.endswith("so it stands last: fedglad+fedadam")
+    said = refusal(read, GOOD.replace("fedavg", "FedAvg(lr=0.5)"))
+    assert said.endswith(
+        "(local.lr, --lr), and the server's that of ServerOpt(FedAvg(), SGD(lr=0.5))"
+    )
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in tmp_path, tmp_path / "absent.toml":
         with pytest.raises(UndriftError, match="cannot be read"):

@@ -3,6 +3,7 @@
 task, data     what clients learn, and from what: `Task`, `FederatedData`, `federate`
 algorithms     `FedAvg`, `AdaBest`, `FedGBO`, `FedGLAD(...)`; `algorithm("adabest")` by name
 rounds         the generator that runs a federation
+run            the generator that runs an experiment in a folder, or what is left of it
 History        the numbers of rounds or run directories as a table, and plots of them
 replay         any algorithm on fully explicit inputs, for checking
 check_algorithm  laws that every algorithm obeys, ours and yours
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from undrift.data.sources import Digits, Synthetic
     from undrift.experiment import Experiment
     from undrift.history import History
+    from undrift.runner import Event, run
 
 _LATER = {
     "undrift.check": ("LAWS", "LawBroken", "check_algorithm"),
@@ -78,6 +80,7 @@ _LATER = {
     "undrift.data.sources": ("Digits", "Synthetic"),
     "undrift.experiment": ("Experiment",),
     "undrift.history": ("History",),
+    "undrift.runner": ("Event", "run"),
 }
 """what is imported when it is first asked for, so that `import undrift` is quick"""
 
@@ -112,6 +115,7 @@ __all__ = [
     "Digits",
     "Dirichlet",
     "DirichletTotal",
+    "Event",
     "Experiment",
     "Explicit",
     "FedAdagrad",
@@ -164,4 +168,5 @@ __all__ = [
     "federate",
     "replay",
     "rounds",
+    "run",
 ]

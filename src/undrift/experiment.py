@@ -67,7 +67,9 @@ class Experiment(Config):
         for name in TEXTS:
             object.__setattr__(self, name, named(name, getattr(self, name)))
         if isinstance(self.origin, str):
-            object.__setattr__(self, "origin", parse(self.origin, {"Origin": Origin}, "origin"))
+            with at("origin"):
+                made = parse(self.origin, {"Origin": Origin}, "origin")
+            object.__setattr__(self, "origin", made)
         super().__post_init__()
         for name, such in ("algorithms", '["fedavg", "adabest"]'), ("seeds", "[0, 1, 2]"):
             if not isinstance(getattr(self, name), list | tuple):

@@ -70,6 +70,8 @@ def run(
 
     Leave the loop whenever you like: the run is saved, and goes on when you call this again.
     """
+    if not save_every >= 0:
+        raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
     torch.set_num_threads(1)  # small models gain nothing from more, and bits must not depend on it
     first = experiment.check()
     with RunFolder(Path(folder), experiment, *first, command=session.get("command", "")) as files:

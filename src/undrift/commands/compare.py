@@ -9,9 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from undrift.batches import Local
-from undrift.commands.running import run
-from undrift.data.fetch import use_data_dir
-from undrift.engines import EngineName
+from undrift.commands.running import Options, run
 from undrift.experiment import Experiment
 from undrift.settings import read_change
 
@@ -21,7 +19,6 @@ def compare(
         str, Parameter(help="Algorithms, such as fedavg or 'AdaBest(mu=0.02)'.")
     ],
     data: str = "digits",
-    data_dir: Path | None = None,
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
     model: str = "mlp",
     sampler: str = "Uniform(5)",
@@ -39,11 +36,10 @@ def compare(
     target: float | None = None,
     dropout: float = 0.0,
     all_clients: bool = False,
-    engine: EngineName = "auto",
-    workers: int | None = None,
+    fairness: bool = False,
     out: Path | None = None,
-    json_: Annotated[bool, Parameter("--json")] = False,
     dry_run: bool = False,
+    options: Options = Options(),
 ) -> None:
     """Compare algorithms on the same partitions, cohorts and batches.
 
@@ -56,8 +52,6 @@ def compare(
     ----------
     data
         Data set; `undrift list data` shows them.
-    data_dir
-        Folder that holds the data set's files, if you have them already; they are downloaded else.
     partition
         How the samples are shared out among clients; `undrift list partitions`.
     model
@@ -92,18 +86,13 @@ def compare(
         Chance that a client fails to deliver in a round.
     all_clients
         Also evaluate the mean of all clients' last models.
-    engine
-        Where clients run: compiled, threads, sequential, or auto for the fastest of them.
-    workers
-        Clients that run side by side; one for each core if not given. Results do not depend on it.
+    fairness
+        Also measure how accuracy is spread over clients, each on its own samples.
     out
         Folder for the results and the report; runs/HASH if not given.
-    json_
-        Print one JSON object an evaluation and no tables.
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    use_data_dir(data_dir)
     texts: dict[str, Any] = {
         "algorithms": algorithms,
         "data": data,
@@ -129,30 +118,21 @@ def compare(
         target=target,
         dropout=dropout,
         all_clients=all_clients,
+        fairness=fairness,
     )
     if dry_run:
         sys.stdout.write(experiment.to_toml())
         return
-    run(
-        experiment,
-        out,
-        engine=engine,
-        workers=workers,
-        data_dir=data_dir,
-        as_json=json_,
-    )
+    run(experiment, out, options)
 
 
 def run_file(
     file: Path,
     *,
     set_: Annotated[tuple[str, ...], Parameter("--set", negative="", show_default=False)] = (),
-    data_dir: Path | None = None,
-    engine: EngineName = "auto",
-    workers: int | None = None,
     out: Path | None = None,
-    json_: Annotated[bool, Parameter("--json")] = False,
     dry_run: bool = False,
+    options: Options = Options(),
 ) -> None:
     """Run the experiment in a TOML file.
 
@@ -169,32 +149,16 @@ def run_file(
     set_
         Replace a setting, NAME=VALUE; may be given more than once. None takes one away, such as
         local.epochs=None before local.steps=10.
-    data_dir
-        Folder that holds the data set's files, if you have them already; they are downloaded else.
-    engine
-        Where clients run: compiled, threads, sequential, or auto for the fastest of them.
-    workers
-        Clients that run side by side; one for each core if not given. Results do not depend on it.
     out
         Folder for the results and the report; runs/HASH if not given.
-    json_
-        Print one JSON object an evaluation and no tables.
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    use_data_dir(data_dir)
     experiment = Experiment.from_toml(file, dict(map(read_change, set_)), flag="--set ")
     if dry_run:
         sys.stdout.write(experiment.to_toml())
         return
-    run(
-        experiment,
-        out,
-        engine=engine,
-        workers=workers,
-        data_dir=data_dir,
-        as_json=json_,
-    )
+    run(experiment, out, options)
 
 
 def demo(*, out: Path = Path("demo-report")) -> None:

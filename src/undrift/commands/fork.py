@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import track
 
+from undrift.commands.running import Options
 from undrift.commands.running import run as go
 from undrift.data.fetch import use_data_dir
 from undrift.fork import forked, plant
@@ -24,10 +26,8 @@ def fork(
     source: str | None = None,
     rounds: int | None = None,
     fresh: bool = False,
-    data_dir: Path | None = None,
-    workers: int | None = None,
     out: Path | None = None,
-    json_: Annotated[bool, Parameter("--json")] = False,
+    options: Options = Options(),
 ) -> None:
     """Start a new run from the state that another one had after a round.
 
@@ -51,21 +51,15 @@ def fork(
         Last round of the new run; that of the other one if not given.
     fresh
         Take over the model alone.
-    data_dir
-        Folder that holds the data set's files; the one that the other run used if not given.
-    workers
-        Clients that run side by side; one for each core if not given. Results do not depend on it.
     out
         Folder for the results and the report; runs/HASH if not given.
-    json_
-        Print one JSON object an event and no tables.
     """
-    data_dir = data_dir or last_data_dir(run)
-    use_data_dir(data_dir)
+    options = replace(options, data_dir=options.data_dir or last_data_dir(run))
+    use_data_dir(options.data_dir)
     experiment = forked(run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh)
     folder = out or Path("runs") / experiment.hash
-    console = Console(stderr=True, quiet=json_)
+    console = Console(stderr=True, quiet=options.json_)
     total = at * len(experiment.seeds)
     for _ in track(plant(experiment, folder, run), "to the fork", total, console=console):
         pass
-    go(experiment, folder, workers=workers, data_dir=data_dir, as_json=json_)
+    go(experiment, folder, options)

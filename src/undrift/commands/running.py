@@ -5,58 +5,90 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
 from rich.console import Console
 
 from undrift.commands.progress import show_progress
+from undrift.data.fetch import use_data_dir
 from undrift.engines import EngineName
 from undrift.experiment import Experiment
 from undrift.interrupt import Terminated, terminable
 from undrift.report import read_run, require_extras, rich_table, summarise, write_report
 from undrift.runner import SAVE_EVERY, Event
 from undrift.runner import run as go
+from undrift.trackers import Trackers
 
 
-def run(
-    experiment: Experiment,
-    out: Path | None = None,
-    *,
-    engine: EngineName = "auto",
-    workers: int | None = None,
-    save_every: float = SAVE_EVERY,
-    data_dir: Path | None = None,
-    as_json: bool = False,
-) -> None:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Options:
+    """Where and how an experiment runs: nothing of what comes out depends on it."""
+
+    data_dir: Path | None = None
+    """Folder with the data set's files, if you have them already; they are downloaded else."""
+    engine: EngineName = "auto"
+    """Where clients run: compiled, threads, sequential, or auto for the fastest of them."""
+    workers: int | None = None
+    """Clients that run side by side; one for each core if not given."""
+    save_every: float = SAVE_EVERY
+    """Seconds between two checkpoints; a crash costs no more than that."""
+    track: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = ()
+    """Also log to tensorboard, mlflow or wandb, in files of the run directory."""
+    json_: Annotated[bool, Parameter("--json")] = False
+    """Print one JSON object an event, and no tables."""
+
+
+def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
+    use_data_dir(options.data_dir)
     folder = out or Path("runs") / experiment.hash
     require_extras()
+    tracking = Trackers(options.track, folder, experiment.hash, experiment.resolved(), _warn)
     happening = go(
         experiment,
         folder,
-        engine=engine,
-        workers=workers,
-        save_every=save_every,
+        engine=options.engine,
+        workers=options.workers,
+        save_every=options.save_every,
         command=shlex.join(["undrift", *sys.argv[1:]]),
-        data_dir=None if data_dir is None else str(data_dir.resolve()),
+        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
     )
-    show: Callable[[Experiment, Iterable[Event]], None] = show_json if as_json else show_progress
+    show: Callable[[Experiment, Iterable[Event]], None]
+    show = show_json if options.json_ else show_progress
     try:
-        with terminable(), closing(happening) as events:
-            show(experiment, events)
+        with terminable(), closing(tracking), closing(happening):
+            show(experiment, tracked(happening, tracking))
     except KeyboardInterrupt as stop:
         sys.stderr.write(f"stopped; go on with: {shlex.join(['undrift', 'resume', str(folder)])}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
     page = write_report(folder)
-    if as_json:
+    if options.json_:
         _print_json({"event": "report", "page": str(page)})
         return
     console, finished = Console(), read_run(folder)
     console.print(rich_table(finished, summarise(finished)))
     console.print(f"report: {page}", soft_wrap=True)
+
+
+def tracked(events: Iterable[Event], tracking: Trackers) -> Iterator[Event]:
+    """The same events, told to the trackers first."""
+    for event in events:
+        match event.kind:
+            case "begin":
+                tracking.begin(event.label, event.algorithm, event.seed, after=event.round)
+            case "row":
+                tracking.row(event.row or {})
+            case "end":
+                tracking.end(event.note)
+        yield event
 
 
 def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
@@ -66,8 +98,12 @@ def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
         match event.kind:
             case "row":
                 _print_json({"event": "row"} | (event.row or {}))
-            case "begin" | "end":
-                _print_json({"event": event.kind} | place | {"round": event.round})
+            case "begin":
+                _print_json({"event": "begin"} | place | {"round": event.round})
+            case "end":
+                _print_json(
+                    {"event": "end"} | place | {"round": event.round, "verdict": event.note}
+                )
             case "start" | "note":
                 _print_json({"event": event.kind, "note": event.note})
 
@@ -75,3 +111,7 @@ def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
 def _print_json(fields: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"undrift: {text}\n")

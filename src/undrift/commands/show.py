@@ -21,10 +21,20 @@ from undrift.report.summary import Estimate, peak
 from undrift.report.units import brief, prefix
 
 FILES = {
-    "experiment.json": "settings",
+    "experiment.json": "settings and facts",
+    "experiment.toml": "settings, for `undrift run`",
+    "environment.json": "versions and machine of each session",
     "metrics.jsonl": "one row an evaluation",
+    "metrics.parquet": "the same as columns, for pandas, polars and duckdb",
     "partition.json": "who holds what, first seed",
-    "verdicts.json": "runs that ended early, and why",
+    "verdicts.json": "legs that ended early, and why",
+    "run.log": "what happened when",
+    "checkpoints": "states to go on from",
+    "models": "the models that legs ended with, as safetensors",
+    "origin": "states of the run that this one was forked from",
+    "tensorboard": "for `tensorboard --logdir`",
+    "mlflow": "for `mlflow ui`",
+    "wandb": "for `wandb sync`",
     "report.html": "the report: open it in a browser",
     "table.md": "results, as Markdown",
     "table.tex": "results, as LaTeX",

@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM wait for what must be done whole."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from undrift.interrupt import Terminated, terminable, uninterrupted
+
+
+def test_a_signal_waits_for_the_end_of_the_block() -> None:
+    done = []
+
+    def work() -> None:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append("all of it")
+        done.append("and more")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["all of it"]
+
+
+def test_handlers_are_put_back_even_if_the_block_fails() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(ZeroDivisionError), terminable(), uninterrupted():
+        _ = 1 / 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_sigterm_becomes_an_exception() -> None:
+    with pytest.raises(Terminated), terminable():
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_other_threads_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    found = []
+
+    def work() -> None:
+        with uninterrupted(), terminable():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [before]
