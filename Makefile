@@ -19,7 +19,7 @@ venv: $(READY) ## create .venv and install undrift with everything it needs
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "undrift needs Python >= 3.11, but '$(PYTHON) --version' says: $$($(PYTHON) --version 2>&1 | tail -n 1); try make PYTHON=python3.11" >&2; exit 1; }
-	@echo "creating .venv and installing (about 2 minutes) ..."
+	@echo "creating .venv and installing (about 3 minutes) ..."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/pip install -qq -c constraints.txt hatchling editables
 	@$(BIN)/pip install -qq -c constraints.txt --no-build-isolation -e '.[dev]'

@@ -1,4 +1,4 @@
-"""Runs survive: whatever ends a run, going on with it gives the bits of one that nothing disturbed."""
+"""Runs survive: what was interrupted and gone on with ends with the bits of a quiet run."""
 
 from __future__ import annotations
 

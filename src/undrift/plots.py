@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from undrift.config import UndriftError
-from undrift.report.figures import _STYLE, _visible
+from undrift.report.figures import STYLE, visible
 from undrift.report.palette import ink
 from undrift.report.units import prefix
 
@@ -48,7 +48,7 @@ def plot_history(
     panels = [(metric, _curves(history, metric, x)) for metric in metrics]
     labels = list(dict.fromkeys(row["label"] for row in history))
     handles = [
-        Line2D([], [], color=ink(i).colour, linestyle=ink(i).line, label=_visible(label))
+        Line2D([], [], color=ink(i).colour, linestyle=ink(i).line, label=visible(label))
         for i, label in enumerate(labels)
         if label
     ]
@@ -61,7 +61,7 @@ def plot_history(
     lines = math.ceil(len(panels) / columns)
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
+        matplotlib.rcParams.update(STYLE)
         figure = Plot(figsize=(PANEL[0] * columns, PANEL[1] * lines), layout="constrained")
         axes: list[Axes] = list(figure.subplots(lines, columns, squeeze=False).flat)
         for one, (metric, curves) in zip(axes, panels, strict=False):

@@ -24,7 +24,7 @@ FORMATS = ("pdf", "svg", "png")
 MOST_CLIENTS = 500
 """clients that a picture of the partition shows at most"""
 
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 7.5,
     "axes.titlesize": 8,
@@ -87,7 +87,7 @@ def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
     }
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
+        matplotlib.rcParams.update(STYLE)
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
         figure.draw_without_rendering()  # lays it out, once for all files
@@ -275,13 +275,13 @@ def _legend(figure: Any, run: Run) -> None:
 
     width = float(figure.get_size_inches()[0])
     handles = [
-        Line2D([], [], color=style.colour, linestyle=style.line, label=_visible(arm.label))
+        Line2D([], [], color=style.colour, linestyle=style.line, label=visible(arm.label))
         for arm, style in zip(run.arms, inks(run.arms), strict=True)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=_legend_columns(run, width))
 
 
-def _visible(label: str) -> str:
+def visible(label: str) -> str:
     """matplotlib leaves labels that start with an underscore out of legends."""
     return f" {label}" if label.startswith("_") else label
 
