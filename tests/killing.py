@@ -22,7 +22,7 @@ from undrift.config import UndriftError
 from undrift.experiment import Experiment
 from undrift.runner import run
 
-CALLS = ("replace", "fsync", "pwrite", "ftruncate")
+CALLS = ("replace", "fsync", "pwrite", "truncate")
 
 
 def experiment() -> Experiment:
@@ -90,10 +90,10 @@ def main(root: Path, kills: int) -> None:
 def _survives(dice: random.Random, folder: Path) -> bool:
     """Run until the end or a violent one; whether it was the end."""
     if dice.random() < 0.5:
-        number = child(folder, (dice.randint(1, 120), dice.random() < 0.5))
+        number = child(folder, (dice.randint(1, 300), dice.random() < 0.5))
     else:
         number = child(folder, None)
-        time.sleep(dice.uniform(0, 0.5))
+        time.sleep(dice.uniform(0, 0.8))
         os.kill(number, signal.SIGKILL)
     _, status = os.waitpid(number, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "a child failed by itself"

@@ -25,7 +25,7 @@ from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
-from undrift.local import ClientError, Trainer, Work
+from undrift.local import ClientError, Trainer, Work, client_rounds
 from undrift.native.recorded import Recorded
 from undrift.rounds import Round, prepare, rounds
 from undrift.sampling import Uniform
@@ -74,6 +74,9 @@ def images(*layers: nn.Module) -> nn.Module:
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "linear": (lambda: nn.Linear(6, 4), rows(6)),
+    "linear, no bias": (lambda: nn.Linear(37, 7, bias=False), rows(37)),
+    "linear, many outputs": (lambda: nn.Linear(6, 12), rows(6)),
+    "flattened": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(40, 4)), rows(5, 8)),
     "mlp, dropout": (
         lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.4), nn.Linear(8, 4)),
         rows(6),
@@ -334,6 +337,15 @@ def test_errors_name_round_client_and_stage(kind: Callable[[], Engine]) -> None:
         last(task, data, kind(), FedAvg())
 
 
+def test_errors_inside_a_block_name_their_client() -> None:
+    task, data = federation("linear")
+    played = rounds(FedAvg(), task, data, total=9, sampler=Uniform(5), engine=Compiled(1))
+    next(played)
+    data.targets[data.rows(3)] = 99
+    with pytest.raises(ClientError, match=r"round 2, client 3, local steps: .*out of bounds"):
+        list(played)
+
+
 def test_other_workers_stop_after_an_error() -> None:
     def job(trainer: Trainer, item: int) -> int:
         if item == 0:
@@ -354,9 +366,8 @@ def test_a_stopped_walk_ends_at_once() -> None:
     trainer = Recorded(task.replica())
     trainer.stop = torch.ones(1, dtype=torch.uint8)
     work = Work(t=1, client=0, seed=0, data=data, local=Local(), n_mean=1.0)
-    c = trainer.facts(work, task.buffers0)
-    with pytest.raises(RuntimeError, match="stopped"):
-        trainer.walk(FedAvg(), work, c, Struct(y=task.x0), Struct(x=task.x0), Struct(), {}, None)  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match="round 1, client 0, local steps: stopped"):
+        client_rounds(FedAvg(), trainer, [(work, Struct())], Struct(x=task.x0), task.buffers0)
 
 
 LONG = """

@@ -20,8 +20,10 @@ from undrift.data.source import Source
 from undrift.data.sources import Digits
 from undrift.data.text import NO_TARGET
 from undrift.experiment import Experiment
+from undrift.identity import stored_experiment
 from undrift.models import MLP, Linear, Model, StackOverflowLSTM
 from undrift.names import algorithm
+from undrift.runner import run
 from undrift.runs import RunFolder
 from undrift.sampling import Uniform
 
@@ -152,7 +154,8 @@ def test_regression_and_next_token(source: Source, model: Model, tmp_path: Path)
     assert math.isnan(found[0]["accuracy"]) == (model == Linear())
     assert math.isnan(found[0]["label_similarity"])
     assert found[0]["flops"] > 0
-    RunFolder(tmp_path, made, *made.prepare(made.seeds[0])).close()
+    with RunFolder(tmp_path, made, *made.prepare(made.seeds[0])):
+        pass
     assert json.loads((tmp_path / "partition.json").read_text()) == {}
 
 
@@ -182,3 +185,18 @@ def test_a_model_that_does_not_fit_the_data_is_refused_before_anything_runs() ->
     )
     with pytest.raises(UndriftError, match="FedGBOGRU"):
         experiment.check()
+
+
+def test_samples_in_memory_tell_themselves_apart(tmp_path: Path) -> None:
+    one = regression()
+    other = replace(one, inputs=one.inputs + 1)
+    owned = replace(one, client_ids=np.array(["a", "b"] * 45))
+    hashes = {experiment(data=data, model=Linear()).hash for data in (one, other, owned)}
+    assert len(hashes) == 3
+    assert experiment(data=regression(), model=Linear()).hash in hashes
+    made = experiment(data=one, model=Linear(), partition=IID(clients=10), algorithms=["fedavg"])
+    for _ in range(2):  # the second time there is nothing left to do
+        kinds = [event.kind for event in run(made, tmp_path)]
+    assert kinds == ["note"]
+    with pytest.raises(UndriftError, match="from Python"):
+        stored_experiment(tmp_path)

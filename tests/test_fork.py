@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 
 from undrift.cli import main
 from undrift.config import UndriftError
+from undrift.engines import Engine, Sequential
 from undrift.experiment import Experiment
 from undrift.fork import forked, plant
 from undrift.identity import stored_experiment
@@ -64,6 +66,35 @@ def test_a_fork_of_the_same_algorithm_is_the_rest_of_the_run(
     fork(source, tmp_path, "AdaBest()", round=round, source="AdaBest")
     assert results(tmp_path, "AdaBest", round) == results(source, "AdaBest", round)
     assert {path: path.read_bytes() for path in source.rglob("*.slab")} == before
+
+
+def test_a_fork_of_a_fork_starts_where_that_one_was(source: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    fork(source, first, "fedavg", round=4, source="AdaBest")
+    rmtree(first / "checkpoints")
+    fork(first, second, "fedavg", round=7)
+    assert results(second, "FedAvg", 7) == results(first, "FedAvg", 7)
+    with pytest.raises(UndriftError, match="has the rounds 4 to 10"):
+        forked(first, ["fedavg"], round=3)
+
+
+def test_states_are_computed_with_the_engine_of_the_run_they_come_from(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(source, tmp_path / "copy")
+    asked = []
+
+    def make(name: str) -> Engine:
+        asked.append(name)
+        return Sequential()
+
+    monkeypatch.setattr("undrift.fork.make_engine", make)
+    for kind in ("python", "compiled"):
+        sessions = json.dumps([{"rounding": kind}])
+        (tmp_path / "copy" / "environment.json").write_text(sessions)
+        made = forked(tmp_path / "copy", ["AdaBest()"], round=5, source="AdaBest")
+        next(plant(made, tmp_path / kind, tmp_path / "copy"))
+    assert asked == ["threads", "compiled"]
 
 
 def test_an_algorithm_without_memory_goes_on_with_the_deployed_model(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 import signal
@@ -16,11 +17,16 @@ import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.experiment import Experiment
 from undrift.identity import stored_experiment
+from undrift.lock import Lock, replace_file, writing
+from undrift.metrics import Meter
+from undrift.metrics_file import MetricsFile
+from undrift.rounds import Server
 from undrift.runner import Event, run
 from undrift.runs import RunFolder
 
@@ -91,6 +97,54 @@ def test_leaving_saves_the_last_round(tmp_path: Path) -> None:
     assert begun[0].round == 3
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "number"), [(Meter, "row", 2), (Server, "_remember", 6)], ids=["row", "state"]
+)
+def test_an_interrupt_between_a_round_and_its_row_waits_for_the_row(
+    owner: Any, name: str, number: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_on_call(number, owner, name, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path)
+    monkeypatch.undo()
+    assert [path.stem for path in checkpoints(tmp_path)] == ["round-000006"]
+    play(tmp_path)
+    assert results(tmp_path) == results(whole)
+
+
+def interrupt_on_call(number: int, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the end of the n-th call of a function."""
+    real, calls = getattr(owner, name), iter(range(1, 1_000_000))
+
+    def wrapped(*given: Any, **named: Any) -> Any:
+        result = real(*given, **named)
+        if next(calls) == number:
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(owner, name, wrapped)
+
+
+def test_a_second_interrupt_does_not_undo_what_the_first_one_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_on_call(1, MetricsFile, "sync", monkeypatch)
+    happening = run(experiment(), tmp_path, engine="sequential", save_every=1e9)
+    while next(happening).round < 5:
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        happening.throw(KeyboardInterrupt)
+    assert [path.stem for path in checkpoints(tmp_path)] == ["round-000005"]
+
+
+def test_nothing_is_left_of_checkpoints_that_were_not_written_whole(tmp_path: Path) -> None:
+    stop_after(tmp_path, 5)
+    (folder,) = (tmp_path / "checkpoints").iterdir()
+    (folder / ".round-000007.safetensors.partial").touch()
+    play(tmp_path)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
 def checkpoints(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("0-*/round-*.safetensors"))
 
@@ -115,6 +169,70 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(
     assert all("going on from the one before it" in str(note) for note in notes)
     assert next(event.round for event in events if event.kind == "begin") == (7, 0)[damaged - 1]
     assert results(tmp_path) == results(whole)
+
+
+def test_a_damaged_memory_of_a_client_damages_its_checkpoint(whole: Path, tmp_path: Path) -> None:
+    happening = run(experiment(), tmp_path, engine="sequential", save_every=0.0)
+    while next(happening).round < 8:
+        pass
+    happening.close()
+    files = map(load_file, checkpoints(tmp_path))
+    older, newest = (set(file["clients.slots"].tolist()) for file in files)
+    (slab,) = (tmp_path / "checkpoints").glob("0-*/clients/h.slab")
+    content = bytearray(slab.read_bytes())
+    content[min(newest - older) * 650 * 4] ^= 1  # the model has 650 parameters
+    slab.write_bytes(content)
+    events = play(tmp_path)
+    assert next(event.round for event in events if event.kind == "begin") == 7
+    assert results(tmp_path) == results(whole)
+
+
+def test_a_checkpoint_serves_even_if_the_one_after_its_successor_was_begun(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, content: bytes) -> None:
+        if path.stem == "round-000009":
+            raise UndriftError("no room, when the memories of clients are written already")
+        replace_file(path, content)
+
+    monkeypatch.setattr("undrift.checkpoint.replace_file", fail)
+    with pytest.raises(UndriftError, match="no room"):
+        play(tmp_path, save_every=0.0)
+    monkeypatch.undo()
+    checkpoints(tmp_path)[-1].write_bytes(b"")
+    assert next(event.round for event in play(tmp_path) if event.kind == "begin") == 7
+    assert results(tmp_path) == results(whole)
+
+
+def test_the_beginning_of_a_row_is_forgotten(half: Path, whole: Path) -> None:
+    with (half / "metrics.jsonl").open("a") as file:
+        file.write('{"algorithm": "Ada')
+    play(half)
+    assert results(half) == results(whole)
+
+
+@pytest.mark.parametrize("case", ["in use", "another version", "no room"])
+def test_checkpoints_that_only_cannot_be_used_now_are_left_alone(
+    case: str, half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clients,) = (half / "checkpoints").glob("*/clients")
+    before = {path: path.read_bytes() for path in clients.parent.rglob("*.s*")}
+    if case == "in use":
+        request = Lock(clients)
+    elif case == "another version":
+        monkeypatch.setattr("undrift.checkpoint.FORMAT", 99)
+    else:
+        monkeypatch.setattr("undrift.store.Lock", no_room)
+    with pytest.raises(UndriftError, match=r"in use|version|make room"):
+        play(half)
+    if case == "in use":
+        request.close()
+    assert {path: path.read_bytes() for path in clients.parent.rglob("*.s*")} == before
+
+
+def no_room(folder: Path) -> Lock:
+    with writing(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_rows_that_were_lost_or_torn_are_measured_again(whole: Path, tmp_path: Path) -> None:
@@ -196,7 +314,7 @@ def test_other_data_are_refused(half: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_engine_that_rounds_otherwise_is_refused(half: Path) -> None:
     path = half / "environment.json"
-    path.write_text(path.read_text().replace("in Python", "compiled"))
+    path.write_text(path.read_text().replace('"rounding": "python"', '"rounding": "compiled"'))
     with pytest.raises(UndriftError, match="results would differ in rounding"):
         play(half, engine="threads")
 

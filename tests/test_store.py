@@ -76,6 +76,17 @@ class Life(RuleBasedStateMachine):
         self.store.put(client, record(seed))
         self.seeds[client] = seed
 
+    @rule(news=st.dictionaries(st.integers(0, 6), st.integers(0, 10**6)), commit=st.booleans())
+    def draft(self, news: dict[int, int], commit: bool) -> None:
+        draft = self.store.draft()
+        for client, seed in news.items():
+            draft.put(client, record(seed))
+            assert len(draft._records) * ROW <= self.budget
+            assert len(self.store) == len(self.seeds)  # nothing counts yet
+        if commit:
+            draft.commit()
+            self.seeds |= news
+
     @rule(client=st.integers(0, 6))
     def get(self, client: int) -> None:
         assert (client in self.store) == (client in self.seeds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -125,15 +126,12 @@ def _parted(record: Struct, names: tuple[str, ...]) -> tuple[Struct, Struct]:
 
 def nbytes(message: Struct) -> int:
     """The size of a message: its vectors as stored, a plain number as 8 bytes."""
-    return sum(
-        value.numel() * value.element_size() if isinstance(value, Tensor) else 8
-        for _, value in message.leaves()
-    )
+    return sum(value.nbytes if isinstance(value, Tensor) else 8 for _, value in message.leaves())
 
 
-def first_bad(*records: Struct) -> str | None:
-    """The name of the first field with a NaN or Inf in it."""
-    seen: set[int] = set()
+def first_bad(*records: Struct, good: Iterable[Tensor] = ()) -> str | None:
+    """The name of the first field with a NaN or Inf in it, `good` ones aside."""
+    seen = {id(tensor) for tensor in good}
     for record in records:
         for name, value in record.leaves():
             if id(value) not in seen and not _finite(value):

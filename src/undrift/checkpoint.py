@@ -16,7 +16,7 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.lock import replace_file
+from undrift.lock import Damaged, replace_file
 from undrift.rounds import State
 from undrift.store import BUDGET, Index, Store
 
@@ -87,13 +87,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise UndriftError(
-            f"{path} cannot be read as a checkpoint: {error}; give another one"
-        ) from None
+    except OSError as error:
+        raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
+    except SafetensorError as error:
+        raise Damaged(f"{path} cannot be read as a checkpoint: {error}; give another one") from None
     text, checksum = metadata.get("undrift", ""), metadata.get("checksum")
     if checksum and checksum != _checksum(text, tensors):
-        raise UndriftError(f"{path} is damaged: its checksum is wrong; give another checkpoint")
+        raise Damaged(f"{path} is damaged: its checksum is wrong; give another checkpoint")
     facts = json.loads(text) if checksum else {}
     if facts.get("format") != FORMAT:
         raise UndriftError(f"{path} is not a checkpoint of this version of undrift")

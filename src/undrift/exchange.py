@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from undrift.aggregate import first_bad, nbytes
 from undrift.core import Algorithm, Struct
-from undrift.local import Trainer, Work, client_round, client_survey
+from undrift.local import Delivery, Trainer, Work, client_rounds, client_survey
 from undrift.store import Store
 
 
@@ -72,10 +73,18 @@ class Exchange:
     buffers: Tensor
 
     def __call__(self, trainer: Trainer, item: tuple[Work, Struct]) -> Answer:
-        work, me = item
-        got = client_round(self.algorithm, trainer, work, self.down, me, self.buffers)
-        record = self.algorithm.receive(self.server, got.up, trainer.task.groups)
+        return self.at_once(trainer, [item])[0]
+
+    def at_once(self, trainer: Trainer, items: Sequence[tuple[Work, Struct]]) -> list[Answer]:
+        """The same for several clients, which takes less time."""
+        got = client_rounds(self.algorithm, trainer, items, self.down, self.buffers)
+        return [self._answer(one, trainer.task.groups) for one in got]
+
+    def _answer(self, got: Delivery, groups: tuple[int, ...]) -> Answer:
+        record = self.algorithm.receive(self.server, got.up, groups)
         delta: Tensor = got.up.delta
+        square = float(delta @ delta)
+        finite = [delta] if math.isfinite(square) else []
         side = Struct()
         if got.buffers.numel():
             side |= Struct(buffers=got.buffers)
@@ -83,11 +92,11 @@ class Exchange:
             side |= Struct(delta=delta)
         return Answer(
             record=record,
-            bytes_up=nbytes(got.up | Struct(buffers=got.buffers)),
-            bad=first_bad(got.up, record, side, got.me, Struct(loss=got.loss)),
+            bytes_up=nbytes(got.up) + got.buffers.nbytes,
+            bad=first_bad(got.up, record, side, got.me, Struct(loss=got.loss), good=finite),
             side=side,
             loss=got.loss,
-            square=float(delta @ delta),
+            square=square,
             delta=delta,
             memory=got.me,
             steps=got.steps,

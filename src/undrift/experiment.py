@@ -169,7 +169,7 @@ class Experiment(Config):
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
         leg = Leg(self, made, seed, task, data, engine)
-        for _, row in leg:
+        for _, row in leg.follow(leg.start()):
             if row:
                 yield row | {"verdict": leg.verdict} if leg.verdict else row
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from undrift import checkpoint
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
+from undrift.engines import engine as make_engine
 from undrift.experiment import Experiment
-from undrift.identity import stored_experiment
+from undrift.identity import stored_experiment, stored_sessions
 from undrift.leg import Leg
 from undrift.lock import writing
 from undrift.names import algorithm, labels
-from undrift.origin import Origin, carry, origin_file
+from undrift.origin import Origin, carry, first_state, origin_file
 from undrift.rounds import State, start
-from undrift.runner import checkpoints, round_of
+from undrift.runner import checkpoints, engine_of, round_of
 from undrift.runs import RunFolder, leg_name
 
 
@@ -40,8 +41,9 @@ def forked(
     fresh       whether only the model is taken over
     """
     other = stored_experiment(run)
-    if not 1 <= round <= other.rounds:
-        raise UndriftError(f"--at {round}: {run} has the rounds 1 to {other.rounds}")
+    first = other.origin.round if other.origin else 1
+    if not first <= round <= other.rounds:
+        raise UndriftError(f"--at {round}: {run} has the rounds {first} to {other.rounds}")
     made = _chosen(run, other, source)
     origin = Origin(other.hash, repr(made), round, fresh=fresh)
     last = other.rounds if rounds is None else rounds
@@ -51,7 +53,9 @@ def forked(
     return replace(other, algorithms=new, rounds=last, origin=origin)
 
 
-def plant(experiment: Experiment, folder: Path, run: Path) -> Iterator[tuple[int, int]]:
+def plant(
+    experiment: Experiment, folder: Path, run: Path, command: str = ""
+) -> Iterator[tuple[int, int]]:
     """Make the folder of a fork with the states that it starts from, yielding (seed, round) done.
 
     States come from the other run's checkpoints; what lies between one of them and the origin is
@@ -61,29 +65,32 @@ def plant(experiment: Experiment, folder: Path, run: Path) -> Iterator[tuple[int
     if origin is None:
         raise UndriftError("this experiment is no fork; make one with `forked`")
     source = algorithm(origin.algorithm)
+    engine = make_engine(engine_of(stored_sessions(run)))  # its rounding is part of the state
     first = experiment.check()
     task, data = first
     for made in experiment.algorithms:  # refused before anything is written
         empty = start(source, task, data, experiment.sampler)
         carry(empty, source, made, task, fresh=origin.fresh)
-    with RunFolder(folder, experiment, *first) as files:
+    with RunFolder(folder, experiment, *first, command) as files:
         for seed in experiment.seeds:
             path = origin_file(files.folder, seed)
             if path.exists():
                 continue
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             short = replace(other, rounds=origin.round, every=origin.round)
-            leg = Leg(short, source, seed, task, data)
-            if state := _nearest(run / "checkpoints" / leg_name(other, source, seed), origin.round):
-                leg.resume(state, 0.0)
-            for done, _ in leg:
+            leg = Leg(short, source, seed, task, data, engine)
+            state = _nearest(run / "checkpoints" / leg_name(other, source, seed), origin.round)
+            if state is None and other.origin:
+                state = first_state(other.origin, run, seed, source, task)
+            state = state or leg.start()
+            for done, _ in leg.follow(state):
                 yield seed, done.t
-            if leg.verdict or leg.state is None:
+            if leg.verdict:
                 raise UndriftError(f"{run} has no such state on seed {seed}: {leg.verdict}")
-            leg.state.notes = leg.meter.notes()
+            state.notes = leg.meter.notes()
             with writing(path.parent):
                 path.parent.mkdir(exist_ok=True)
-            checkpoint.save(leg.state, path)
+            checkpoint.save(state, path)
 
 
 def _nearest(folder: Path, round: int) -> State | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from undrift import __version__
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
+from undrift.data.source import checksum
 from undrift.experiment import Experiment
 from undrift.names import labels
 from undrift.report.files import FORMAT, read_experiment
@@ -25,6 +23,7 @@ DATA = ("clients", "train_samples", "test_samples", "checksum")
 
 def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[str, Any]:
     """What experiment.json says: the settings, and what came of them on the first seed."""
+    samples = (data.inputs, data.targets, data.test_inputs, data.test_targets)
     names = zip(experiment.algorithms, labels(experiment.algorithms), strict=True)
     return experiment.resolved() | {
         "format": FORMAT,
@@ -34,7 +33,7 @@ def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[st
         "clients": len(data),
         "train_samples": int(data.sizes.sum()),
         "test_samples": len(data.test_targets),
-        "checksum": _checksum(data),
+        "checksum": checksum(*samples, data.order, data.offsets),
         "classes": data.label_counts.shape[1] if task.classifies else None,
         "parameters": len(task.x0),
         "groups": list(task.names),
@@ -97,12 +96,17 @@ def stored_experiment(folder: Path) -> Experiment:
 
 def last_data_dir(folder: Path) -> Path | None:
     """Where the last session found its data, if it was told where."""
-    try:
-        sessions = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-        told = [session["data_dir"] for session in sessions if session.get("data_dir")]
-    except (OSError, ValueError, AttributeError, TypeError):
-        return None
+    told = [one["data_dir"] for one in stored_sessions(folder) if one.get("data_dir")]
     return Path(told[-1]) if told else None
+
+
+def stored_sessions(folder: Path) -> list[dict[str, Any]]:
+    """What environment.json says of each session; nothing if it cannot be read."""
+    try:
+        found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _short(value: Any) -> str:
@@ -110,14 +114,3 @@ def _short(value: Any) -> str:
         value = [one["name"] for one in value]
     text = str(value)
     return text if len(text) < 80 else text[:77] + "..."
-
-
-def _checksum(data: FederatedData) -> str:
-    """Of all samples and of who holds them."""
-    total = 0
-    for tensor in (data.inputs, data.targets, data.test_inputs, data.test_targets):
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        total = zlib.crc32(flat.view(torch.uint8).numpy().data if len(flat) else b"", total)
-    for array in (data.order, data.offsets):
-        total = zlib.crc32(array.tobytes(), total)
-    return f"{total:08x}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
@@ -17,16 +17,27 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait until the block is done: it is done whole, or not begun."""
+def uninterrupted(when: Callable[[int], bool] = lambda _: True) -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until the block is done: it is done whole, or not begun.
+
+    when  whether one must wait now, given how many wait already; if not, it comes through
+    """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if threading.current_thread() is not threading.main_thread() or None in before.values():
         yield  # only the main thread of Python is interrupted by Python's handlers
         return
     waiting: list[int] = []
+
+    def catch(caught: int, frame: FrameType | None) -> None:
+        if when(len(waiting)):
+            waiting.append(caught)
+        else:
+            signal.signal(caught, before[signal.Signals(caught)])
+            signal.raise_signal(caught)
+
     try:
         for number in SIGNALS:
-            signal.signal(number, lambda caught, _: waiting.append(caught))
+            signal.signal(number, catch)
         yield
     finally:
         for number, handler in before.items():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Leg:
-    """Iterates over (round, row of metrics or None), from where its state is to the last round.
+    """One algorithm on one seed of an experiment, where an engine runs; the fastest if not given.
 
     A leg that cannot go on ends with a `verdict`; its last row was measured in that round.
     """
@@ -35,46 +35,40 @@ class Leg:
         task: Task,
         data: FederatedData,
         engine: Engine | None = None,
-        folder: Path | None = None,
     ) -> None:
-        """engine  where clients run; the fastest if not given
-        folder  where clients' memories are kept, for checkpoints; in memory if not given
-        """
         self.experiment, self.algorithm, self.seed = experiment, algorithm, seed
         self.task, self.data, self.engine = task, data, engine or usual_engine()
         cost = RoundCost.of(algorithm, task, data.example)
         self.meter = Meter(algorithm, task, data, cost, self.engine, experiment.fairness)
-        self.folder = folder
-        self.state: State | None = None
         self.verdict: str | None = None
 
-    def resume(self, state: State, seconds: float) -> None:
-        """Go on from the state of a checkpoint; `seconds` were spent up to there."""
-        self.state = state
-        self.meter.resume(state, seconds)
+    def start(self, folder: Path | None = None) -> State:
+        """The state before round 1; `folder` is for what clients remember, as checkpoints need."""
+        keep, sampler = self.experiment.all_clients, self.experiment.sampler
+        made, task, data = self.algorithm, self.task, self.data
+        return start(made, task, data, sampler, keep_models=keep, folder=folder)
 
-    def __iter__(self) -> Iterator[tuple[Round, dict[str, Any] | None]]:
-        experiment, sampler = self.experiment, self.experiment.sampler
-        if self.state is None:
-            self.state = start(
-                self.algorithm,
-                self.task,
-                self.data,
-                sampler,
-                keep_models=experiment.all_clients,
-                folder=self.folder,
-            )
+    def follow(
+        self, state: State, seconds: float = 0.0
+    ) -> Iterator[tuple[Round, dict[str, Any] | None]]:
+        """Go on from a state, yielding each round and, where one is due, its row of metrics.
+
+        seconds  that were spent up to there
+        """
+        if state.notes:
+            self.meter.resume(state, seconds)
+        experiment = self.experiment
         for round in rounds(
             self.algorithm,
             self.task,
             self.data,
             total=experiment.rounds,
-            sampler=sampler,
+            sampler=experiment.sampler,
             local=experiment.local,
             seed=self.seed,
             engine=self.engine,
             dropout=experiment.dropout,
-            state=self.state,
+            state=state,
         ):
             self.meter.count(round)
             self.verdict = _verdict(round)

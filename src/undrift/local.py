@@ -1,4 +1,4 @@
-"""The only local training there is: every engine runs `client_round`."""
+"""The only local training there is: every engine runs `client_rounds`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ class Work:
         return sum(map(len, self.batches))
 
 
+@dataclass(slots=True)
+class Start:
+    """A client before its local steps."""
+
+    work: Work
+    c: Client
+    local: Struct
+    me: Struct
+    buffers: dict[str, Tensor]
+    """its own, which the steps change"""
+
+
 @dataclass(frozen=True)
 class Delivery:
     """What a client hands over: its upload, its next memory, its buffers and what it did."""
@@ -83,28 +95,35 @@ class Trainer:
         """Mean loss and its gradient; `buffers` change as they do in training."""
         return self.task.gradient(x, buffers, inputs, targets)
 
+    def walks(
+        self,
+        algorithm: Algorithm,
+        starts: Sequence[Start],
+        down: Struct,
+        keyed: AbstractContextManager[object],
+    ) -> list[tuple[Struct, list[float]]]:
+        """All local steps of some clients: their variables after them, and the loss of each."""
+        return [self.walk(algorithm, start, down, keyed) for start in starts]
+
     def walk(
         self,
         algorithm: Algorithm,
-        work: Work,
-        c: Client,
-        local: Struct,
+        start: Start,
         down: Struct,
-        me: Struct,
-        buffers: dict[str, Tensor],
         keyed: AbstractContextManager[object],
-    ) -> tuple[Struct, Tensor]:
-        """All local steps: the client's variables after them, and the loss of each."""
+    ) -> tuple[Struct, list[float]]:
+        """The same for one client, in Python."""
+        work, local = start.work, start.local
         losses: list[Tensor] = []
         rng = stream(work.seed, "augmentation", work.t, work.client)
         for k, batch in enumerate(work.batches):
             if self.stop:
                 raise ClientError("stopped")
             with keyed, named(work, f"local step {k + 1}"):
-                grad = self._path_gradient(work, batch, buffers, losses, rng)
-                d = algorithm.direction(grad, local, down, me, c)
-                local = algorithm.move(local, d, down, c)
-        return local, torch.stack(losses) if losses else torch.zeros(1)
+                grad = self._path_gradient(work, batch, start.buffers, losses, rng)
+                d = algorithm.direction(grad, local, down, start.me, start.c)
+                local = algorithm.move(local, d, down, start.c)
+        return local, torch.stack(losses).tolist() if losses else []
 
     def _path_gradient(
         self,
@@ -172,10 +191,14 @@ class Trainer:
 
         Models and algorithms that drew nothing when they were first seen are spared it.
         """
-        if algorithm in self._still:
+        if self.still(algorithm):
             return nullcontext()
         seed = number(work.seed, purpose, work.t, work.client)
         return Keyed(self.generator.manual_seed(seed))
+
+    def still(self, algorithm: Algorithm) -> bool:
+        """Whether neither the model nor this algorithm is known to draw random numbers."""
+        return algorithm in self._still
 
     def spare(self, algorithm: Algorithm, keyed: object) -> None:
         """Remember whether anything was drawn in a client's round."""
@@ -183,22 +206,37 @@ class Trainer:
             self._still.add(algorithm)
 
 
-def client_round(
-    algorithm: Algorithm, trainer: Trainer, work: Work, down: Struct, me: Struct, buffers: Tensor
-) -> Delivery:
-    """One client's local training: begin, K times direction and move, upload."""
-    own = trainer.task.unpack(buffers)
-    keyed = trainer.key(algorithm, work, "model")
-    with keyed, named(work, "begin"):
-        c = trainer.facts(work, buffers)
-        local = algorithm.begin(down, me, c)
-    with named(work, "local steps"):
-        local, losses = trainer.walk(algorithm, work, c, local, down, me, own, keyed)
-    with keyed, named(work, "upload"):
-        up, me = algorithm.upload(local, down, me, c)
+def client_rounds(
+    algorithm: Algorithm,
+    trainer: Trainer,
+    clients: Sequence[tuple[Work, Struct]],
+    down: Struct,
+    buffers: Tensor,
+) -> list[Delivery]:
+    """Local training of some clients: begin, K times direction and move, upload.
+
+    If random numbers may be drawn, clients come one by one, as a trainer has one generator.
+    """
+    if len(clients) > 1 and not trainer.still(algorithm):
+        alone = (client_rounds(algorithm, trainer, [one], down, buffers) for one in clients)
+        return [delivery for (delivery,) in alone]
+    keyed = trainer.key(algorithm, clients[0][0], "model")
+    starts = []
+    for work, me in clients:
+        with keyed, named(work, "begin"):
+            c = trainer.facts(work, buffers)
+            local = algorithm.begin(down, me, c)
+        starts.append(Start(work, c, local, me, trainer.task.unpack(buffers)))
+    deliveries = []
+    walked = trainer.walks(algorithm, starts, down, keyed)
+    for start, (local, losses) in zip(starts, walked, strict=True):
+        with keyed, named(start.work, "upload"):
+            up, me = algorithm.upload(local, down, start.me, start.c)
+        own = trainer.task.pack(start.buffers) if start.buffers else buffers
+        loss = sum(losses) / max(len(losses), 1)
+        deliveries.append(Delivery(up, me, own, loss, start.c.steps, start.work.samples))
     trainer.spare(algorithm, keyed)
-    loss = sum(losses.tolist()) / len(losses)
-    return Delivery(up, me, trainer.task.pack(own), loss, c.steps, work.samples)
+    return deliveries
 
 
 def client_survey(

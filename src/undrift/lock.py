@@ -14,6 +14,10 @@ from undrift.config import UndriftError
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+class Damaged(UndriftError):
+    """A file does not hold what was written to it."""
+
+
 class Lock:
     """Holds a folder, which is made if need be, until `close` or the end of the process."""
 
@@ -96,11 +100,15 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file that is there whole or as it was before, whatever happens meanwhile."""
     partial = path.with_name(f".{path.name}.partial")
     with writing(path):
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)  # or it would keep the room that is lacking
+            raise
         sync(path.parent)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from undrift import checkpoint
 from undrift.config import Config, UndriftError, flag, text, whole
 from undrift.core import Algorithm
+from undrift.names import algorithm
 from undrift.rounds import State
 from undrift.store import Store
 from undrift.task import Task
@@ -32,6 +34,23 @@ class Origin(Config):
 def origin_file(folder: Path, seed: int) -> Path:
     """Where a forked run keeps the state that its legs on a seed start from."""
     return folder / "origin" / f"seed{seed}.safetensors"
+
+
+def first_state(
+    origin: Origin, run: Path, seed: int, made: Algorithm, task: Task, folder: Path | None = None
+) -> State:
+    """The state that a leg of a forked run starts from; `folder` is for clients' memories."""
+    path = origin_file(run, seed)
+    if not path.exists():
+        raise UndriftError(
+            f"{path}, from which this run starts, is not there; `undrift fork` makes it"
+        )
+    state = checkpoint.load(path)
+    try:
+        source = algorithm(origin.algorithm)
+        return carry(state, source, made, task, fresh=origin.fresh, folder=folder)
+    finally:
+        state.close()
 
 
 def carry(

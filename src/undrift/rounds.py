@@ -224,7 +224,7 @@ class Server:
         uploads = (AllUploads if algorithm.holistic else Uploads)(algorithm, server)
         accepted: list[Work] = []
         numbers: list[tuple[float, float, float]] = []
-        memories: dict[int, Struct] = {}
+        memories = state.clients.draft()
         deltas: dict[int, Tensor] = {}
         exchange = Exchange(algorithm, server, down, state.buffers)
         for work, answer in self._ask(exchange, works, state):
@@ -237,7 +237,7 @@ class Server:
             uploads.add(self._weight(work, cohort), answer.record, answer.side)
             accepted.append(work)
             numbers.append((answer.square, answer.loss, answer.steps))
-            memories[work.client] = answer.memory
+            memories.put(work.client, answer.memory)
             if answer.delta is not None and (self.sampler.learns or state.models is not None):
                 deltas[work.client] = answer.delta
 
@@ -251,8 +251,7 @@ class Server:
                 mean |= survey | Struct(raw=mean.delta)
                 square, train_loss, local_steps = _means(numbers, shares)
                 self._update(state, mean, side, local_steps, accepted, population)
-                for client, memory in memories.items():
-                    state.clients.put(client, memory)
+                memories.commit()
                 self._remember(state, server.x, side.delta, deltas)
                 of_mean = float(side.delta @ side.delta)
                 drift = max(square - of_mean, 0.0) ** 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -22,16 +22,20 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine, EngineName
 from undrift.engines import engine as make_engine
 from undrift.experiment import Experiment
+from undrift.interrupt import uninterrupted
 from undrift.leg import Leg
-from undrift.lock import replace_file, writing
-from undrift.names import algorithm
-from undrift.origin import carry, origin_file
+from undrift.lock import Damaged, replace_file, writing
+from undrift.metrics_file import Place, Row
+from undrift.origin import first_state
 from undrift.rounds import State, prepare
-from undrift.runs import Row, RunFolder, leg_name
+from undrift.runs import RunFolder, leg_name
 from undrift.task import Task
 
 SAVE_EVERY = 30.0
 """seconds between two checkpoints"""
+
+
+Kind = Literal["start", "done", "begin", "round", "row", "end", "note"]
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,12 @@ class Event:
     """What happened in a run.
 
     start   it begins, or goes on; `note` is where clients run
-    begin   a leg begins after `round`            round   a round is done
-    row     an evaluation, whose metrics are `row`    end   a leg is done, or has a `note` why not
-    note    something that people should know
+    done    an earlier session did this leg       begin   a leg begins after `round`
+    round   a round is done                       row     an evaluation, its metrics are `row`
+    end     a leg is done; `note` is its verdict  note    something that people should know
     """
 
-    kind: Literal["start", "begin", "round", "row", "end", "note"]
+    kind: Kind
     algorithm: str = ""
     label: str = ""
     seed: int = 0
@@ -85,9 +89,13 @@ def run(
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
         chosen, about = _engine(files, engine, workers, first, experiment)
-        files.begin(engine=about, **session)
-        files.log(f"session {len(files.sessions)} begins: {about}")
+        note = files.begin(engine=about, rounding=rounding(about), **session)
         yield Event("start", note=about)
+        if note:
+            yield Event("note", note=note)
+        for track in tracks:
+            if track not in left:
+                yield track.event("done", experiment.rounds)
         for seed, legs in groupby(left, key=lambda track: track.seed):
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             for track in legs:
@@ -103,21 +111,26 @@ def _engine(
     experiment: Experiment,
 ) -> tuple[Engine, str]:
     """The engine, which must round numbers as in the sessions before, and how it is described."""
-    before = files.sessions[0]["engine"] if files.sessions else None
-    if name == "auto" and before is not None:
-        name = "compiled" if _compiled(before) else "threads"
-    chosen = make_engine(name, workers)
+    chosen = make_engine(engine_of(files.sessions) if name == "auto" else name, workers)
     about = prepare(chosen, *first, experiment.local)
-    if before is not None and _compiled(about) != _compiled(before):
+    if files.sessions and files.sessions[0].get("rounding") != rounding(about):
         raise UndriftError(
-            f"{files.folder} was begun with {before}, and this would be {about}: results would "
-            "differ in rounding; make the same engine possible, or choose another folder"
+            f"{files.folder} was begun with {files.sessions[0]['engine']}, and this would be "
+            f"{about}: results would differ in rounding; make the same engine possible, or choose "
+            "another folder"
         )
     return chosen, about
 
 
-def _compiled(about: str) -> bool:
-    return about.endswith("compiled")
+def rounding(about: str) -> str:
+    """How an engine rounds numbers, from its description: compiled, or python."""
+    return "compiled" if about.endswith("compiled") else "python"
+
+
+def engine_of(sessions: Sequence[Row]) -> EngineName:
+    """The engine that rounds numbers as the sessions of a run did; any if there was none."""
+    kinds: dict[str, EngineName] = {"compiled": "compiled", "python": "threads"}
+    return kinds.get(sessions[0].get("rounding", ""), "auto") if sessions else "auto"
 
 
 @dataclass
@@ -136,7 +149,7 @@ class Track:
         self.folder = self.files.folder / "checkpoints" / self.name
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> Place:
         return repr(self.algorithm), self.seed
 
     @property
@@ -151,79 +164,90 @@ class Track:
 
     def go(self, task: Task, data: FederatedData, engine: Engine) -> Iterator[Event]:
         """Train from the last checkpoint to the end, or until the consumer has enough."""
-        leg = Leg(self.files.experiment, self.algorithm, self.seed, task, data, engine, self.folder)
+        leg = Leg(self.files.experiment, self.algorithm, self.seed, task, data, engine)
         state, notes = self._newest()
-        for note in notes:
-            self.files.log(note)
-            yield self._event("note", note=note)
-        if state is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            state = self._origin(task)
-        reached = state.t if state else 0
-        self.files.trim(*self.place, reached)
-        if state:
-            seconds = [row["seconds"] for row in self.files.rows(*self.place)]
-            leg.resume(state, max(seconds, default=0.0))
-        self.files.log(f"{self.name} begins after round {reached}")
-        yield self._event("begin", reached)
+        state = state or self._first(leg)
+        reached = state.t
+
+        def unmeasured(waiting: int) -> bool:
+            """A state that has moved on gets its row first, unless somebody insists."""
+            return state.t > reached and not waiting
+
         try:
-            saved = time.monotonic()
-            for round, measured in leg:
-                row = self.files.add(measured) if measured else None
-                reached = round.t
+            self.files.metrics.trim(self.place, reached)
+            for note in notes:
+                self.files.log(note)
+                yield self.event("note", note=note)
+            self.files.log(f"{self.name} begins after round {reached}")
+            yield self.event("begin", reached)
+            saved, steps = (
+                time.monotonic(),
+                leg.follow(state, self.files.metrics.seconds(self.place)),
+            )
+            while True:
+                with uninterrupted(unmeasured):
+                    round, measured = next(steps, (None, None))
+                    if round is None:
+                        break
+                    row = self.files.add(measured) if measured else None
+                    reached = round.t
                 if time.monotonic() - saved >= self.save_every and not leg.verdict:
-                    self._save(leg)
+                    self._save(leg, state)
                     saved = time.monotonic()
                 if row:
-                    yield self._event("row", reached, row=row)
-                yield self._event("round", reached)
-            self._finish(leg, reached)
+                    yield self.event("row", reached, row=row)
+                yield self.event("round", reached)
+            self._finish(leg, state)
         except BaseException:
-            if leg.state and leg.state.t == reached and not leg.verdict:
+            if state.t == reached and not leg.verdict:
                 with suppress(UndriftError):  # of two errors, the first one tells more
-                    self._save(leg)
+                    self._save(leg, state)
             raise
         finally:
-            if leg.state:
-                leg.state.close()
-        yield self._event("end", reached, note=leg.verdict)
+            state.close()
+        yield self.event("end", reached, note=leg.verdict)
 
-    def _event(self, kind: Any, round: int = 0, **more: Any) -> Event:
+    def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
+        """What happened to this leg."""
         name = repr(self.algorithm)
         return Event(kind, name, self.files.labels[name], self.seed, round, **more)
 
-    def _finish(self, leg: Leg, reached: int) -> None:
+    def _first(self, leg: Leg) -> State:
+        """The state that the leg starts with, if there is no checkpoint."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        origin = self.files.experiment.origin
+        if origin is None:
+            return leg.start(self.folder)
+        where = (self.files.folder, self.seed)
+        return first_state(origin, *where, self.algorithm, leg.task, self.folder)
+
+    def _finish(self, leg: Leg, state: State) -> None:
         """Write what remains of a leg."""
         if leg.verdict:
-            self.files.end(*self.place, reached, leg.verdict)
-            self.files.log(f"{self.name} ends in round {reached}: {leg.verdict}")
+            self.files.end(self.place, state.t, leg.verdict)
+            self.files.log(f"{self.name} ends in round {state.t}: {leg.verdict}")
             return
-        self._save(leg)
-        if leg.state is None:
-            raise AssertionError("a leg that has ended has a state")
-        server, task = leg.state.server, leg.task
-        x = server.x if self.algorithm.deploys == "cloud" else server.xbar
-        tensors = task.parameters(x) | task.unpack(leg.state.buffers)
+        self._save(leg, state)
+        x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
+        tensors = leg.task.parameters(x) | leg.task.unpack(state.buffers)
         own = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
         with writing(self.model):
             self.model.parent.mkdir(exist_ok=True)
         replace_file(self.model, serialize(own))
         self.files.log(f"{self.name} is done")
 
-    def _save(self, leg: Leg) -> None:
+    def _save(self, leg: Leg, state: State) -> None:
         """Write a checkpoint, and keep the one before it in case this one is damaged."""
-        state = leg.state
-        if state is None or self._path(state.t).exists():
+        if self._path(state.t).exists() or state.t == 0:
             return
-        state.notes = leg.meter.notes()
-        self.files.sync()
-        with writing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        checkpoint.save(state, self._path(state.t))
-        _, *older = checkpoints(self.folder)
-        checkpoint.keep(state, older[:1])
-        for path in older[1:]:
-            path.unlink()
+        with uninterrupted():  # or a second Ctrl-C would undo what the first one saves
+            state.notes = leg.meter.notes()
+            self.files.metrics.sync()
+            checkpoint.save(state, self._path(state.t))
+            _, *older = checkpoints(self.folder)
+            checkpoint.keep(state, older[:1])
+            for path in [*older[1:], *self.folder.glob(".round-*.partial")]:  # of a kill
+                path.unlink()
 
     def _path(self, t: int) -> Path:
         return self.folder / f"round-{t:06d}.safetensors"
@@ -236,38 +260,32 @@ class Track:
                 notes.append(f"{path}: rows of metrics.jsonl are missing that came before it")
             else:
                 try:
-                    return checkpoint.load(path), notes
-                except UndriftError as error:
+                    return _readable(checkpoint.load(path)), notes
+                except Damaged as error:
                     notes.append(str(error))
             notes[-1] += "; going on from the one before it"
             with writing(path):
                 path.replace(path.with_suffix(".unused"))
         return None, notes
 
-    def _origin(self, task: Task) -> State | None:
-        """The state that another run had, if this one is its fork."""
-        origin = self.files.experiment.origin
-        if origin is None:
-            return None
-        path = origin_file(self.files.folder, self.seed)
-        if not path.exists():
-            raise UndriftError(
-                f"{path}, from which this run starts, is not there; `undrift fork` makes it"
-            )
-        state = checkpoint.load(path)
-        try:
-            source = algorithm(origin.algorithm)
-            folder, fresh = self.folder, origin.fresh
-            return carry(state, source, self.algorithm, task, fresh=fresh, folder=folder)
-        finally:
-            state.close()
-
     def _measured(self, t: int) -> bool:
         """Whether there is a row for each evaluation up to a round."""
         experiment = self.files.experiment
         first = experiment.origin.round + 1 if experiment.origin else 1
         due = {one for one in range(first, t + 1) if experiment.evaluates(one)}
-        return due <= {row["round"] for row in self.files.rows(*self.place)}
+        return due <= self.files.metrics.rounds(self.place)
+
+
+def _readable(state: State) -> State:
+    """The state, if what all clients remember can be read: later, no older one might be left."""
+    try:
+        for store in (state.clients, state.models):
+            for _ in store.values() if store is not None else ():
+                pass
+    except BaseException:
+        state.close()
+        raise
+    return state
 
 
 def checkpoints(folder: Path) -> list[Path]:

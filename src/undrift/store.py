@@ -9,15 +9,9 @@ crash loses what came after the last checkpoint but nothing else.
 from __future__ import annotations
 
 import json
-import math
-import os
-import tempfile
 import threading
-import weakref
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +23,7 @@ from torch import Tensor
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.lock import Lock, sync, writing
+from undrift.slab import Field, Slab
 
 BUDGET = 256 * 2**20
 OVERHEAD = 1024
@@ -59,7 +54,7 @@ class Store(Mapping[int, Struct]):
         self._cache: OrderedDict[int, Struct] = OrderedDict()  # least recently used first
         self._end = 0  # slots from here on have never been used
         self._free: list[int] = []
-        self._slabs: list[_Slab] = []  # opened when first needed
+        self._slabs: list[Slab] = []  # opened when first needed
         self._settle("{}")
 
     @classmethod
@@ -118,24 +113,14 @@ class Store(Mapping[int, Struct]):
 
     def put(self, client: int, record: Struct) -> None:
         """Remember this record of a client instead of its last one."""
-        client, form, own = int(client), _form(client, record), record.map(_own)
         with self._mutex:
-            if not self._places:
-                self._settle(form)
-            if form != self._form:
-                raise UndriftError(
-                    f"client {client}: the record is {form}, but all others are {self._form}; "
-                    "records in a store must have the same form"
-                )
-            self._devices = record.map(_device)
-            row = self._row(client)
-            if row["fresh"]:
-                self._free.append(int(row["slots"]))
-            row["slots"], row["fresh"] = -1, False
-            leaves = dict(own.leaves())
-            for name in self._numbers:
-                row[f"numbers.{name}"] = leaves[name]
+            own = self._accept(client, record)
+            self._replace(client, self._told(own), slot=-1)
             self._admit(client, own)
+
+    def draft(self) -> Draft:
+        """Records that are to be remembered together."""
+        return Draft(self)
 
     def flush(self) -> Index:
         """Write what is only in memory, wait for the disk, and describe the rows as they are now.
@@ -178,6 +163,34 @@ class Store(Mapping[int, Struct]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _accept(self, client: int, record: Struct) -> Struct:
+        """A record in memory of its own, if it has the form of all others."""
+        form, own = _form(client, record), record.map(_own)
+        if not self._places:
+            self._settle(form)
+        if form != self._form:
+            raise UndriftError(
+                f"client {client}: the record is {form}, but all others are {self._form}; "
+                "records in a store must have the same form"
+            )
+        self._devices = record.map(_device)
+        return own
+
+    def _told(self, record: Struct) -> dict[str, Any]:
+        """The numbers of a record, which are in the table and not in slabs."""
+        leaves = dict(record.leaves())
+        return {f"numbers.{name}": leaves[name] for name in self._numbers}
+
+    def _replace(self, client: int, numbers: dict[str, Any], slot: int) -> Any:
+        """Let a client's line tell of another record: in a slot, or in memory only."""
+        row = self._row(client)
+        if row["fresh"]:
+            self._free.append(int(row["slots"]))
+        row["slots"], row["fresh"] = slot, slot >= 0
+        for name, number in numbers.items():
+            row[name] = number
+        return row
+
     def _settle(self, form: str) -> None:
         """Decide what all records look like."""
         self._form = form
@@ -186,7 +199,7 @@ class Store(Mapping[int, Struct]):
         kinds = dict(self._template.leaves())
         self._numbers = [name for name, kind in kinds.items() if isinstance(kind, str)]
         self._fields = [
-            _Field(name, getattr(torch, kind[0]), tuple(kind[1:]))
+            Field(name, getattr(torch, kind[0]), tuple(kind[1:]))
             for name, kind in kinds.items()
             if name not in self._numbers
         ]
@@ -215,7 +228,7 @@ class Store(Mapping[int, Struct]):
 
     def _open(self) -> None:
         """Open the slabs; whatever they hold counts as used."""
-        self._slabs = [_Slab(field, self.folder) for field in self._fields]
+        self._slabs = [Slab(field, self.folder) for field in self._fields]
         self._end = max(map(len, self._slabs), default=0)
 
     def _row(self, client: int) -> Any:
@@ -248,89 +261,57 @@ class Store(Mapping[int, Struct]):
     def _write(self, client: int) -> None:
         """Write a record that is only in memory to a free slot."""
         row = self._row(client)
-        if row["slots"] >= 0:
-            return
+        if row["slots"] < 0:
+            slot, row["sums"] = self._write_record(self._cache[client])
+            row["slots"], row["fresh"] = slot, True
+
+    def _write_record(self, record: Struct) -> tuple[int, list[int]]:
+        """Write a record to a free slot; the slot and the checksums."""
         if len(self._slabs) < len(self._fields):
             self._open()
         if not self._free:
-            self._free.append(self._end)
             self._end += 1
-        slot, leaves = self._free[-1], dict(self._cache[client].leaves())
-        row["sums"] = [slab.write(slot, leaves[slab.field.name]) for slab in self._slabs]
-        row["slots"], row["fresh"] = self._free.pop(), True
+            self._free.append(self._end - 1)
+        slot, leaves = self._free[-1], dict(record.leaves())
+        sums = [slab.write(slot, leaves[slab.field.name]) for slab in self._slabs]
+        return self._free.pop(), sums
 
 
-@dataclass(frozen=True)
-class _Field:
-    """A tensor that all records have."""
+class Draft:
+    """New records of a store, which count from `commit` on, all at once.
 
-    name: str
-    dtype: torch.dtype
-    shape: tuple[int, ...]
+    As many as the store's budget has room for are in memory, the others in free slots.
+    """
 
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._records: dict[int, Struct] = {}
+        self._written: dict[int, tuple[dict[str, Any], int, list[int]]] = {}
+
+    def put(self, client: int, record: Struct) -> None:
+        """Take down a record; one for each client."""
+        store = self._store
+        self._records[client] = record
+        if len(self._records) * _cost(record) > store.budget:
+            with store._mutex:
+                own = store._accept(client, self._records.pop(client))
+                self._written[client] = (store._told(own), *store._write_record(own))
+
+    def commit(self) -> None:
+        """Remember all records instead of the clients' last ones."""
+        store = self._store
+        with store._mutex:
+            for client, (numbers, slot, sums) in self._written.items():
+                row = store._replace(client, numbers, slot)
+                row["sums"] = sums
+                store._cache.pop(client, None)
+        for client, record in self._records.items():
+            store.put(client, record)
 
 
-class _Slab:
-    """A file of equal slots, one tensor in each; a temporary one if there is no folder."""
-
-    def __init__(self, field: _Field, folder: Path | None) -> None:
-        self.field = field
-        self.nbytes = field.nbytes
-        self._path = folder and folder / f"{field.name}.slab"
-        with writing(self):
-            if self._path is None:
-                with tempfile.TemporaryFile() as file:
-                    self._file = os.dup(file.fileno())
-            else:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        self._closing = weakref.finalize(self, os.close, self._file)
-
-    def __str__(self) -> str:
-        return str(self._path or f"the temporary file of {self.field.name}")
-
-    def __len__(self) -> int:
-        """How many slots have been begun."""
-        return math.ceil(os.fstat(self._file).st_size / max(self.nbytes, 1))
-
-    def close(self) -> None:
-        self._closing()
-        self._file = -1  # which is no file, whatever the system opens next
-
-    def write(self, slot: int, tensor: Tensor) -> int:
-        """Write a tensor; its checksum."""
-        data, done = tensor.reshape(-1).view(torch.uint8).numpy().data, 0
-        with writing(self):
-            while done < self.nbytes:
-                done += os.pwrite(self._file, data[done:], slot * self.nbytes + done)
-        return zlib.crc32(data)
-
-    def read(self, client: int, slot: int) -> tuple[Tensor, int]:
-        """The tensor in a slot, and its checksum as it is found."""
-        tensor, done = torch.empty(self.nbytes, dtype=torch.uint8), 0
-        data = tensor.numpy().data
-        while done < self.nbytes:
-            try:
-                count = os.preadv(self._file, [data[done:]], slot * self.nbytes + done)
-            except OSError as error:
-                raise self.damage(client, str(error)) from error
-            if count == 0:
-                raise self.damage(client, "the file ends before it")
-            done += count
-        return tensor.view(self.field.dtype).reshape(self.field.shape), zlib.crc32(data)
-
-    def sync(self) -> None:
-        """Wait until all is on the disk."""
-        with writing(self):
-            os.fsync(self._file)
-
-    def damage(self, client: int, reason: str) -> UndriftError:
-        return UndriftError(
-            f"{self}: the row of client {client} cannot be read ({reason}); bring the file back "
-            "from a copy, or go on from another checkpoint"
-        )
+def _cost(record: Struct) -> int:
+    """Bytes that a record takes in memory; numbers are in the table anyway."""
+    return sum(v.nbytes + OVERHEAD for _, v in record.leaves() if isinstance(v, Tensor))
 
 
 def _form(client: int, record: Struct) -> str:

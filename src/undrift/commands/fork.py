@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +11,12 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import track
 
-from undrift.commands.running import Options
+from undrift.commands.running import Options, this_command
 from undrift.commands.running import run as go
 from undrift.data.fetch import use_data_dir
 from undrift.fork import forked, plant
 from undrift.identity import last_data_dir
+from undrift.interrupt import terminable
 
 
 def fork(
@@ -60,6 +62,12 @@ def fork(
     folder = out or Path("runs") / experiment.hash
     console = Console(stderr=True, quiet=options.json_)
     total = at * len(experiment.seeds)
-    for _ in track(plant(experiment, folder, run), "to the fork", total, console=console):
-        pass
+    planting = plant(experiment, folder, run, this_command())
+    try:
+        with terminable():
+            for _ in track(planting, "to the fork", total, console=console):
+                pass
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped before the fork; the same command goes on\n")
+        raise
     go(experiment, folder, options)

@@ -57,13 +57,15 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
         measured, shown = "", 0.0
         for event in events:
             done = event.round
-            if event.kind in ("begin", "row", "round", "end"):
+            if event.label:
                 done += experiment.rounds * experiment.seeds.index(event.seed)
             match event.kind:
                 case "start":
                     console.print(f"engine: {event.note}", markup=False)
                 case "note":
                     console.print(event.note, style="yellow", markup=False, soft_wrap=True)
+                case "done":
+                    progress.update(bars[event.label], completed=done)
                 case "begin":
                     measured = ""
                     progress.update(bars[event.label], completed=done)

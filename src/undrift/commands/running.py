@@ -58,7 +58,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         engine=options.engine,
         workers=options.workers,
         save_every=options.save_every,
-        command=shlex.join(["undrift", *sys.argv[1:]]),
+        command=this_command(),
         data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
     )
     show: Callable[[Experiment, Iterable[Event]], None]
@@ -67,7 +67,9 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         with terminable(), closing(tracking), closing(happening):
             show(experiment, tracked(happening, tracking))
     except KeyboardInterrupt as stop:
-        sys.stderr.write(f"stopped; go on with: {shlex.join(['undrift', 'resume', str(folder)])}\n")
+        if (folder / "experiment.json").exists():
+            again = shlex.join(["undrift", "resume", str(folder)])
+            sys.stderr.write(f"stopped; go on with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
     page = write_report(folder)
     if options.json_:
@@ -76,6 +78,11 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     console, finished = Console(), read_run(folder)
     console.print(rich_table(finished, summarise(finished)))
     console.print(f"report: {page}", soft_wrap=True)
+
+
+def this_command() -> str:
+    """What was typed."""
+    return shlex.join(["undrift", *sys.argv[1:]])
 
 
 def tracked(events: Iterable[Event], tracking: Trackers) -> Iterator[Event]:
@@ -98,8 +105,8 @@ def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
         match event.kind:
             case "row":
                 _print_json({"event": "row"} | (event.row or {}))
-            case "begin":
-                _print_json({"event": "begin"} | place | {"round": event.round})
+            case "done" | "begin":
+                _print_json({"event": event.kind} | place | {"round": event.round})
             case "end":
                 _print_json(
                     {"event": "end"} | place | {"round": event.round, "verdict": event.note}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from undrift.data.federated import Transform
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Source:
     """Training and test samples, and what is known about them.
 
@@ -33,6 +35,14 @@ class Source:
         """Itself: samples in memory may stand wherever a data set is named."""
         return self
 
+    def __repr__(self) -> str:
+        """Short, and another one for other samples: experiments are told apart by it."""
+        parts: tuple[Tensor, ...]
+        parts = (self.inputs, self.targets, self.test_inputs, self.test_targets)
+        if self.client_ids is not None:
+            parts += (torch.from_numpy(np.unique(self.client_ids, return_inverse=True)[1]),)
+        return f"Source({len(self.targets)} samples, checksum {checksum(*parts)})"
+
 
 @runtime_checkable
 class DataSet(Protocol):
@@ -41,3 +51,12 @@ class DataSet(Protocol):
     def load(self, seed: int) -> Source:
         """The samples; only data that are made up depend on the seed."""
         ...
+
+
+def checksum(*parts: Tensor | np.ndarray) -> str:
+    """Of all bytes of tensors and arrays."""
+    total = 0
+    for part in parts:
+        flat = torch.as_tensor(part).detach().cpu().contiguous().reshape(-1)
+        total = zlib.crc32(flat.view(torch.uint8).numpy().data if len(flat) else b"", total)
+    return f"{total:08x}"

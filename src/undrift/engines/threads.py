@@ -56,7 +56,7 @@ class Threads:
             trainer, began = free.get(), time.perf_counter()
             trainer.stop = stop
             try:
-                return [job(trainer, item) for item in block]
+                return _at_once(job, trainer, block)
             finally:
                 free.put(trainer)
                 self._pace[type(job)] = (time.perf_counter() - began) / len(block)
@@ -89,6 +89,12 @@ class Threads:
             for _ in range(self.workers):
                 self._free[task].put(self.trainer(task.replica()))
         return self._pool, self._free[task]
+
+
+def _at_once(job: Callable[[Trainer, A], B], trainer: Trainer, block: list[A]) -> list[B]:
+    """A job for several items; some jobs know a faster way than one by one."""
+    faster: Callable[[Trainer, list[A]], list[B]] | None = getattr(job, "at_once", None)
+    return faster(trainer, block) if faster else [job(trainer, item) for item in block]
 
 
 def cores() -> int:

@@ -2,7 +2,7 @@
 //
 // `Program` is the gradient: the operators that forward and backward made, on memory of its own.
 // `Rule` is what an algorithm makes of it: arithmetic on whole parameter vectors, run in blocks that
-// stay in the cache. `walk` runs all local steps of a client without returning to Python.
+// stay in the cache. `walk` runs all local steps of some clients without returning to Python.
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -37,6 +37,7 @@ struct Program : torch::CustomClassHolder {
   std::vector<Instruction> code;
   std::vector<IValue> stack;
   Tensor x, inputs, targets, loss;
+  Tensor where;  // if defined, the addresses of the batch's rows, which are not gathered then
   std::vector<Tensor> buffers;
 
   Program(Tensor x, Tensor inputs, Tensor targets, Tensor loss, std::vector<Tensor> buffers)
@@ -108,17 +109,35 @@ struct Program : torch::CustomClassHolder {
               fresh.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
   }
 
-  void take(const Tensor& data, const Tensor& labels, const Tensor& rows) {
-    gather(inputs, data, rows);
-    gather(targets, labels, rows);
+  // The batch whose places are in row k of `rows`.
+  void take(const Tensor& data, const Tensor& labels, const Tensor& rows, int64_t k) {
+    if (where.defined() && data.is_contiguous() && rows.is_contiguous()) {
+      point(data, rows.const_data_ptr<int64_t>() + k * rows.size(1));
+    } else {
+      gather(inputs, data, rows, k);
+      here();
+    }
+    gather(targets, labels, rows, k);
   }
 
-  static void gather(Tensor& out, const Tensor& data, const Tensor& rows) {
-    if (!out.is_contiguous() || !data.is_contiguous()) {
-      at::index_select_out(out, data, 0, rows);
+  // The batch that is in `inputs`.
+  void here() {
+    if (where.defined()) point(inputs, nullptr);
+  }
+
+  void point(const Tensor& data, const int64_t* row) {
+    const int64_t n = where.numel(), size = data.nbytes() / std::max<int64_t>(data.size(0), 1);
+    const int64_t begin = reinterpret_cast<int64_t>(data.const_data_ptr());
+    int64_t* to = where.data_ptr<int64_t>();
+    for (int64_t i = 0; i < n; i++) to[i] = begin + (row ? row[i] : i) * size;
+  }
+
+  static void gather(Tensor& out, const Tensor& data, const Tensor& rows, int64_t k) {
+    if (!out.is_contiguous() || !data.is_contiguous() || !rows.is_contiguous()) {
+      at::index_select_out(out, data, 0, rows.select(0, k));
       return;
     }
-    const int64_t n = rows.numel(), *row = rows.data_ptr<int64_t>();
+    const int64_t n = rows.size(1), *row = rows.data_ptr<int64_t>() + k * n;
     const size_t size = out.nbytes() / std::max<int64_t>(n, 1);
     const char* from = static_cast<const char*>(data.data_ptr());
     char* to = static_cast<char*>(out.data_ptr());
@@ -144,12 +163,13 @@ constexpr int64_t BLOCK = 2048;
 
 struct Rule : torch::CustomClassHolder {
   std::vector<Op> ops;
-  int64_t once, temporaries, scalars;
+  int64_t once, temporaries, vectors, scalars;
 
   // `flat` has five numbers an operation, of which the first `once` run before the first step only.
   // Vectors below 0 are temporaries: -1, -2, ...
-  Rule(std::vector<int64_t> flat, int64_t once, int64_t temporaries, int64_t scalars)
-      : once(once), temporaries(temporaries), scalars(scalars) {
+  Rule(std::vector<int64_t> flat, int64_t once, int64_t temporaries, int64_t vectors,
+       int64_t scalars)
+      : once(once), temporaries(temporaries), vectors(vectors), scalars(scalars) {
     for (size_t i = 0; i + 4 < flat.size(); i += 5)
       ops.push_back({flat[i], flat[i + 1], flat[i + 2], flat[i + 3], flat[i + 4]});
   }
@@ -227,11 +247,9 @@ struct Walk {
   std::vector<Tensor> kept;
   int64_t n;
 
-  Walk(Program& program, const Rule& rule, const std::vector<Tensor>& given,
-       std::vector<double> constants)
+  Walk(Program& program, const Rule& rule, at::TensorList given, std::vector<double> constants)
       : program(program), rule(rule), numbers(std::move(constants)),
         blocks(rule.temporaries * BLOCK), n(program.x.numel()) {
-    numbers.resize(rule.scalars);
     for (auto& tensor : given) vectors.push_back(tensor.data_ptr<T>());
   }
 
@@ -300,32 +318,65 @@ struct Walk {
   }
 };
 
-// All steps of `rows` (one row of sample numbers a step); the mean loss of each step.
-template <typename T>
-void walk_as(Program& program, const Rule& rule, const std::vector<Tensor>& vectors,
-             std::vector<double> constants, const Tensor& data, const Tensor& labels,
-             const Tensor& rows, const volatile uint8_t* stop, double* losses) {
-  Walk<T> walk(program, rule, vectors, std::move(constants));
-  walk.run(0, rule.once);
-  for (int64_t k = 0; k < rows.size(0); k++) {
-    TORCH_CHECK(!*stop, "stopped");
-    program.take(data, labels, rows.select(0, k));
-    losses[k] = walk.run(rule.once, rule.ops.size());
+// The local steps of some clients, one part after the other.
+//
+// A part has a program and a rule (handles), vectors (where the model comes from, where it goes to,
+// and those of the rule), the rule's constants, and for each step a row of places in data and labels.
+struct Parts {
+  at::IntArrayRef programs, rules;
+  at::TensorList vectors;
+  at::ArrayRef<double> constants;
+  at::TensorList data, labels, rows;
+  const volatile uint8_t* stop;
+  double* losses;
+
+  template <typename T>
+  void run() {
+    size_t vector = 0, constant = 0;
+    for (size_t i = 0; i < programs.size(); i++) {
+      auto& program = *reinterpret_cast<Program*>(programs[i]);
+      auto& rule = *reinterpret_cast<const Rule*>(rules[i]);
+      const Tensor &from = vectors[vector], &to = vectors[vector + 1];
+      Walk<T> walk(program, rule, vectors.slice(vector + 2, rule.vectors),
+                   constants.slice(constant, rule.scalars).vec());
+      copy(program.x, from);
+      walk.run(0, rule.once);
+      for (int64_t k = 0; k < rows[i].size(0); k++) {
+        TORCH_CHECK(!*stop, "stopped");
+        program.take(data[i], labels[i], rows[i], k);
+        *losses++ = walk.run(rule.once, rule.ops.size());
+      }
+      copy(to, program.x);
+      vector += 2 + rule.vectors;
+      constant += rule.scalars;
+    }
   }
+
+  static void copy(const Tensor& to, const Tensor& from) {
+    if (to.data_ptr() != from.data_ptr()) to.copy_(from);
+  }
+};
+
+// Runs the parts; the mean loss of every step.
+Tensor walk(at::IntArrayRef programs, at::IntArrayRef rules, at::TensorList vectors,
+            at::ArrayRef<double> constants, at::TensorList data, at::TensorList labels,
+            at::TensorList rows, const Tensor& stop) {
+  Bare bare;
+  int64_t steps = 0;
+  for (auto& some : rows) steps += some.size(0);
+  Tensor losses = at::empty({steps}, at::kDouble);
+  Parts parts{programs, rules, vectors, constants, data, labels, rows,
+              stop.data_ptr<uint8_t>(), losses.data_ptr<double>()};
+  if (vectors[0].scalar_type() == at::kDouble) parts.run<double>();
+  else parts.run<float>();
+  return losses;
 }
 
-Tensor walk(const c10::intrusive_ptr<Program>& program, const c10::intrusive_ptr<Rule>& rule,
-            std::vector<Tensor> vectors, std::vector<double> constants, Tensor data, Tensor labels,
-            Tensor rows, Tensor stop) {
-  Bare bare;
-  Tensor losses = at::empty({rows.size(0)}, at::kDouble);
-  double* out = losses.data_ptr<double>();
-  const uint8_t* flag = stop.data_ptr<uint8_t>();
-  if (program->x.scalar_type() == at::kDouble)
-    walk_as<double>(*program, *rule, vectors, std::move(constants), data, labels, rows, flag, out);
-  else
-    walk_as<float>(*program, *rule, vectors, std::move(constants), data, labels, rows, flag, out);
-  return losses;
+// An object as a number: torch takes 15 us to look at an object among the arguments of a call.
+// Whoever uses the number keeps the object.
+template <typename T>
+int64_t handle(const c10::intrusive_ptr<T>& object) {
+  return reinterpret_cast<int64_t>(object.get());
 }
 
 // Give memory that was freed back to the system.
@@ -337,7 +388,10 @@ void trim() {
 
 TORCH_LIBRARY_FRAGMENT(undrift, m) {
   m.def("trim", trim);
-  m.class_<Rule>("Rule").def(torch::init<std::vector<int64_t>, int64_t, int64_t, int64_t>());
+  m.def("walk", walk);
+  m.class_<Rule>("Rule")
+      .def(torch::init<std::vector<int64_t>, int64_t, int64_t, int64_t, int64_t>())
+      .def("handle", handle<Rule>);
   m.class_<Program>("Program")
       .def(torch::init<Tensor, Tensor, Tensor, Tensor, std::vector<Tensor>>())
       .def("begin", [](const c10::intrusive_ptr<Program>& p, std::string name, std::string overload,
@@ -358,17 +412,22 @@ TORCH_LIBRARY_FRAGMENT(undrift, m) {
       .def("device_of", &Program::device_of)
       .def("number", &Program::number)
       .def("out", &Program::out)
+      .def("in_place", [](const c10::intrusive_ptr<Program>& p, Tensor where) {
+        p->where = std::move(where);
+      })
       .def("done", [](const c10::intrusive_ptr<Program>& p, Tensor t) {
         p->code.back().done.push_back(std::move(t));
       })
       .def("skip", [](const c10::intrusive_ptr<Program>& p) { p->out(Tensor()); })
-      .def("walk", walk)
+      .def("handle", handle<Program>)
       .def("times", [](const c10::intrusive_ptr<Program>& p, int64_t runs) {
         Bare bare;
+        p->here();
         return p->times(runs);
       })
       .def("run", [](const c10::intrusive_ptr<Program>& p) {
         Bare bare;
+        p->here();
         p->run();
       });
 }

@@ -9,14 +9,15 @@ then run in the same order on the same memory, without Python, autograd or alloc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from undrift.native.calls import Call, Unsuitable, memory
 from undrift.native.recurrent import FastRecurrent
+from undrift.native.rows import in_place
 from undrift.rng import Keyed, draws
 from undrift.task import Task
 
@@ -26,37 +27,6 @@ EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided
 FILLED = {"zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones"}
 VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2}
-
-
-class Unsuitable(Exception):
-    """Why a step cannot be recorded; it runs in Python then."""
-
-
-@dataclass
-class Call:
-    """One operator that ran: what it was given and what came out."""
-
-    op: Any
-    args: list[Any]
-    outs: list[Tensor | None]
-
-    @property
-    def name(self) -> str:
-        return str(self.op.overloadpacket.__name__)
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [t for arg in self.args for t in _tensors(arg)]
-
-    @property
-    def written(self) -> list[Tensor]:
-        """Arguments that it changes in place."""
-        return [
-            t
-            for arg, given in zip(self.op._schema.arguments, self.args, strict=True)
-            if arg.alias_info is not None and arg.alias_info.is_write
-            for t in _tensors(given)
-        ]
 
 
 class Recorder(Keyed):  # type: ignore[no-untyped-call]
@@ -101,7 +71,7 @@ class Layout:
 
     def window(self, t: Tensor) -> Tensor:
         """The same view in the program's memory; what was not moved stays."""
-        place = self.places.get(_key(t))
+        place = self.places.get(memory(t))
         if place is None:
             return t.detach()
         offset = place.offset // t.element_size() + t.storage_offset()
@@ -113,6 +83,8 @@ class Program:
     """Loss and gradient of the batch in `inputs` and `targets` at the task's parameters."""
 
     code: Any
+    handle: int
+    """the code as a number"""
     inputs: Tensor
     targets: Tensor
     loss: Tensor
@@ -146,9 +118,12 @@ def record(
         task.gather_gradients()
     found = [loss, *buffers.values(), *after.values(), *(g for g in gradients if g is not None)]
     calls = _needed(_moving(recorder.calls, [inputs, targets, task.x, *buffers.values()]), found)
+    calls, where = in_place(calls, inputs)
     layout = _lay_out(calls, [loss, *after.values()], task, gradients)
     result = layout.window(loss)
     program = torch.classes.undrift.Program(task.x, inputs, targets, result, list(buffers.values()))
+    if where is not None:
+        program.in_place(where)
     for i, call in enumerate(calls):
         _emit(program, call, layout, generator)
         for t in layout.ends[i]:
@@ -164,7 +139,8 @@ def record(
                 layout,
                 generator,
             )
-    return Program(program, inputs, targets, result, any(draws(call.op) for call in calls))
+    drawing = any(draws(call.op) for call in calls)
+    return Program(program, program.handle(), inputs, targets, result, drawing)
 
 
 def _alias(value: Any) -> Any:
@@ -173,30 +149,15 @@ def _alias(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)
-
-
-def _key(t: Tensor) -> int:
-    try:
-        return int(t.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):
-        raise Unsuitable(f"a {t.layout} tensor has no plain memory") from None
-
-
 def _moving(calls: list[Call], moving: list[Tensor]) -> list[Call]:
     """The calls whose results change from step to step.
 
     A view needs no repetition. What depends on nothing that moves (parameters, batch, buffers,
     random numbers) was computed for good.
     """
-    live = {_key(t) for t in moving}
-    made = {_key(o) for c in calls if not c.written for o in c.outs if o is not None}
-    written = {_key(t) for c in calls for t in c.written}
+    live = {memory(t) for t in moving}
+    made = {memory(o) for c in calls if not c.written for o in c.outs if o is not None}
+    written = {memory(t) for c in calls for t in c.written}
     needed: list[Call] = []
     for call in calls:
         masked = any(t.dtype in (torch.bool, torch.uint8) for t in call.tensors[1:])
@@ -206,28 +167,30 @@ def _moving(calls: list[Call], moving: list[Tensor]) -> list[Call]:
         elif VALUES.intersection(call.op.tags):
             raise Unsuitable(f"{call.op} looks at values")
         for t in call.written:
-            if _key(t) not in live | made:
+            if memory(t) not in live | made:
                 raise Unsuitable(f"{call.op} changes a tensor that is neither buffer nor parameter")
-        given = {_key(t) for t in call.tensors}
-        outs = [_key(out) for out in call.outs if out is not None]
+        given = {memory(t) for t in call.tensors}
+        outs = [memory(out) for out in call.outs if out is not None]
         if not call.written and given.issuperset(outs):
             continue  # a view
         depends = call.name not in EMPTY | FILLED and (given & live or draws(call.op))
         if depends or call.written or written.intersection(outs):
             live.update(outs)
-            live.update(_key(t) for t in call.written)
+            live.update(memory(t) for t in call.written)
             needed.append(call)
     return needed
 
 
 def _needed(calls: list[Call], results: list[Tensor]) -> list[Call]:
     """The calls on which the results depend, and those that draw random numbers."""
-    wanted = {_key(t) for t in results}
+    wanted = {memory(t) for t in results}
     needed: list[Call] = []
     for call in reversed(calls):
-        changed = {_key(t) for t in [*call.written, *(out for out in call.outs if out is not None)]}
+        changed = {
+            memory(t) for t in [*call.written, *(out for out in call.outs if out is not None)]
+        }
         if wanted & changed or draws(call.op):
-            wanted |= {_key(t) for t in call.tensors}
+            wanted |= {memory(t) for t in call.tensors}
             needed.append(call)
     return needed[::-1]
 
@@ -248,27 +211,27 @@ def _lay_out(
     made: set[int] = set()
     for i, call in enumerate(calls):
         outs = [out for out in call.outs if out is not None]
-        written = {_key(t) for t in call.written}
+        written = {memory(t) for t in call.written}
         for out in outs:
-            key = _key(out)
+            key = memory(out)
             if key in written:
                 continue
             made.add(key)
             if call.name not in EMPTY | FILLED and _out_variant(call) is None:
                 fresh.add(key)
         for t in [*outs, *call.tensors]:
-            key = _key(t)
+            key = memory(t)
             sizes[key] = t.untyped_storage().nbytes()
             first.setdefault(key, i)
             last[key] = i
             windows[key] = t
     for t in results:
-        last[_key(t)] = len(calls)
+        last[memory(t)] = len(calls)
     base = task.g.untyped_storage()
     offset = 0
     for gradient, home in zip(gradients, task.split(task.g), strict=True):
         if gradient is not None:
-            key = _key(gradient)
+            key = memory(gradient)
             whole = sizes.get(key) == home.nbytes and gradient.is_contiguous()
             if key in made - fresh and whole and key not in layout.places:
                 layout.places[key] = Place(base, offset)
@@ -316,7 +279,7 @@ def _emit(program: Any, call: Call, layout: Layout, generator: torch.Generator) 
     if call.name in FILLED:
         value = 0 if "zeros" in call.name else 1
         call = Call(aten.fill_.Scalar, [call.outs[0], value], [])
-    written = {_key(t) for t in call.written}
+    written = {memory(t) for t in call.written}
     outs = [] if written else call.outs
     variant = _out_variant(call) if outs else None
     op = variant or call.op

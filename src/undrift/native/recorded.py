@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from itertools import groupby
 from threading import Lock
@@ -14,16 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undrift.core import Algorithm, Client, Struct
-from undrift.local import Trainer, Work
+from undrift.core import Algorithm, Struct
+from undrift.local import Start, Trainer, Work, named
 from undrift.native import problem
-from undrift.native.program import Program, Unsuitable, record
+from undrift.native.calls import Unsuitable
+from undrift.native.program import Program, record
+from undrift.native.route import CHUNK_BYTES, Part, Route
 from undrift.native.rule import Recipe, Step, recipe
 from undrift.rng import Keyed, stream
 from undrift.task import Task
-
-CHUNK_BYTES = 2**25
-"""Transformed inputs that are made before the steps that read them run."""
 
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""
@@ -68,67 +67,104 @@ class Recorded(Trainer):
         self._store(buffers)
         return program.loss.clone(), self.task.g.clone()
 
-    def walk(
+    def walks(
         self,
         algorithm: Algorithm,
-        work: Work,
-        c: Client,
-        local: Struct,
+        starts: Sequence[Start],
         down: Struct,
-        me: Struct,
-        buffers: dict[str, Tensor],
         keyed: AbstractContextManager[object],
-    ) -> tuple[Struct, Tensor]:
-        plain = (algorithm, work, c, local, down, me, buffers, keyed)
+    ) -> list[tuple[Struct, list[float]]]:
         if None in self.reasons or algorithm in self.reasons:
-            return super().walk(*plain)
+            return super().walks(algorithm, starts, down, keyed)
+        if len(starts) > 1:
+            if not self.buffers:
+                with suppress(Exception):  # one by one they say whose it is
+                    return self._walks(algorithm, starts, down, keyed)
+            return [self.walks(algorithm, [start], down, keyed)[0] for start in starts]
+        with named(starts[0].work, "local steps"):
+            return self._walks(algorithm, starts, down, keyed)
+
+    def _walks(
+        self,
+        algorithm: Algorithm,
+        starts: Sequence[Start],
+        down: Struct,
+        keyed: AbstractContextManager[object],
+    ) -> list[tuple[Struct, list[float]]]:
+        route = Route(self.stop)
+        walked = []
+        for start in starts:
+            losses: list[float] = []
+            try:
+                local = self._plan(algorithm, start, down, route, losses)
+            except Unsuitable as reason:
+                self.reasons[algorithm] = str(reason)
+                _say(f"{algorithm!r} trains in Python: {reason}")
+                return super().walks(algorithm, starts, down, keyed)
+            if local is None:
+                self.key(algorithm, start.work, "model")  # random numbers begin anew
+                local, losses = self.walk(algorithm, start, down, keyed)
+            walked.append((local, losses))
+        route.walk()
+        return walked
+
+    def _plan(
+        self,
+        algorithm: Algorithm,
+        start: Start,
+        down: Struct,
+        route: Route,
+        losses: list[float],
+    ) -> Struct | None:
+        """Put a client's steps at the end of a route: its variables once that has been walked.
+
+        None if there are batches for which there can be no program.
+        """
+        work, before = start.work, len(route.parts)
         homes: dict[str, Tensor] = {}
-        losses: list[Tensor] = []
-        try:
-            now = self._step(algorithm, work, c, local, down, me, homes)
-        except Unsuitable as reason:
-            self.reasons[algorithm] = str(reason)
-            _say(f"{algorithm!r} trains in Python: {reason}")
-            return super().walk(*plain)
-        for inputs, targets, rows in _chunks(work, now.once):
+        step = self._step(algorithm, start, start.local, down, homes)
+        once = step.recipe.once
+        self._load(start.buffers)
+        for k, (inputs, targets, rows) in enumerate(_chunks(work, once)):
             program = self._program(inputs, targets, rows)
             if program is None:
-                self.key(algorithm, work, "model")  # random numbers begin anew
-                return super().walk(*plain)
-            if not losses:
-                self._load(buffers)
-            elif now.once:
-                now = self._step(algorithm, work, c, now.local, down, me, homes)
-            given = (now.rule, now.vectors, now.constants, inputs, targets, rows, self.stop)
-            losses.append(program.code.walk(*given))
-        self._store(buffers)
-        local = now.local | Struct(y=now.local.y.clone())
-        return local, losses[0] if len(losses) == 1 else torch.cat(losses)
+                del route.parts[before:]
+                return None
+            if k and once:
+                step = self._step(algorithm, start, step.local, down, homes)
+            elif k:
+                step = step.onwards
+            part = Part(program, step, inputs, targets, rows, losses)
+            route.add(part, made=inputs is not work.data.inputs)
+        if self.buffers:
+            route.walk()
+            self._store(start.buffers)
+        return step.local
 
     def _step(
         self,
         algorithm: Algorithm,
-        work: Work,
-        c: Client,
+        start: Start,
         local: Struct,
         down: Struct,
-        me: Struct,
         homes: dict[str, Tensor],
     ) -> Step:
         """The next local step; clients with the same numbers share its recipe."""
-        decay = work.local.weight_decay
-        numbers = [
+        c, decay = start.c, start.work.local.weight_decay
+        records = [dict(record.leaves()) for record in (local, down, start.me)]
+        numbers = (
             value
-            for record in (local, down, me)
-            for _, value in record.leaves()
+            for record in records
+            for value in record.values()
             if not isinstance(value, Tensor)
-        ]
+        )
         key = (algorithm, decay, c.t, c.n, c.steps, c.lr, c.lr0, c.n_mean, *numbers)
-        if key not in self.recipes:
+        found = self.recipes.get(key)
+        if found is None:
             if len(self.recipes) == RECIPES:
                 self.recipes.clear()
-            self.recipes[key] = recipe(algorithm, local, down, me, c, decay)
-        return self.recipes[key].step(local, down, me, self.task.x, self.task.g, homes)
+            found = self.recipes[key] = recipe(algorithm, local, down, start.me, c, decay)
+        return found.step(records, self.task.x, self.task.g, homes)
 
     def _load(self, buffers: dict[str, Tensor]) -> None:
         for name, buffer in self.buffers.items():

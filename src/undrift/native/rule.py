@@ -7,6 +7,7 @@ block by block in C++ (program.cpp), so that a block passes through all of them 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Client, Struct
-from undrift.native.program import Unsuitable
+from undrift.native.calls import Unsuitable
 from undrift.native.symbols import Symbol, Tape
 
 CODES = """
@@ -30,17 +31,28 @@ GRADIENT, SCRATCH = -1, -2
 """vectors that are no input: the gradient, and memory for what several parts of a step share"""
 
 
-@dataclass(frozen=True)
-class Step:
-    """A local step of one client, ready to run as often as its numbers stay the same."""
+Records = Sequence[dict[str, Any]]
+"""What a step reads: the leaves of local, down and me."""
 
-    rule: Any
+
+@dataclass(slots=True)
+class Step:
+    """A local step of one client, ready to run as often as its numbers stay the same.
+
+    recipe   what it was made from
+    vectors  where the model comes from and where it goes to, then those of the recipe's rule
+    local    the client's variables after it, in the memory where it changes them
+    """
+
+    recipe: Recipe
     vectors: list[Tensor]
-    constants: list[float]
     local: Struct
-    """the client's variables after it, in the memory where it changes them"""
-    once: bool
-    """whether the next step has other numbers"""
+
+    @property
+    def onwards(self) -> Step:
+        """The same step from where the last one ended."""
+        _, goes, *others = self.vectors
+        return Step(self.recipe, [goes, goes, *others], self.local)
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,7 @@ class Recipe:
     names    where each input of the plan is found: which record (0 local, 1 down, 2 me), and path
     changed  the variables that it changes, by path, and the places of their symbols
     new      the client's variables after it, symbols for vectors
+    once     whether the next step has other numbers
     """
 
     plan: Plan
@@ -59,26 +72,24 @@ class Recipe:
     new: Struct
     once: bool
 
-    def step(
-        self,
-        local: Struct,
-        down: Struct,
-        me: Struct,
-        x: Tensor,
-        g: Tensor,
-        homes: dict[str, Tensor],
-    ) -> Step:
+    def step(self, records: Records, x: Tensor, g: Tensor, homes: dict[str, Tensor]) -> Step:
         """The step of one client; the model is at x and its gradient at g where the program runs.
 
         `homes` is the memory of the variables that steps change, filled at the first step.
         """
-        leaves = [dict(record.leaves()) for record in (local, down, me)]
+        mine, down, me = records
+        comes = goes = x
+        if self.plan.moves_x:
+            comes = mine["y"]
+            if "y" not in homes:
+                homes["y"] = torch.empty_like(x)
+            goes = homes["y"]
         for name in self.changed:
             if name not in homes:
-                at_x = self.plan.moves_x and name == "y"
-                homes[name] = x.copy_(leaves[0][name]) if at_x else leaves[0][name].clone()
-        leaves[0] |= homes
-        vectors = []
+                homes[name] = mine[name].clone()
+        mine = mine | homes
+        given = (mine | {"y": x} if self.plan.moves_x else mine, down, me)
+        vectors = [comes, goes]
         for place in self.plan.vectors:
             if place == GRADIENT:
                 vectors.append(g)
@@ -86,10 +97,8 @@ class Recipe:
                 vectors.append(torch.empty_like(x))
             else:
                 record, name = self.names[place]
-                vectors.append(leaves[record][name])
-        return Step(
-            self.plan.rule, vectors, self.constants, _at_home(self.new, leaves[0]), self.once
-        )
+                vectors.append(given[record][name])
+        return Step(self, vectors, _at_home(self.new, mine))
 
 
 def recipe(
@@ -176,9 +185,11 @@ class Plan:
     numbers    what the numbered scalars are: place and position of a constant, a constant of the
                plan's own, or None if computed
     moves_x    whether the model is changed where the gradient reads it
+    handle     the rule as a number
     """
 
     rule: Any = None
+    handle: int = 0
     vectors: list[int] = field(default_factory=list)
     numbers: list[tuple[int, int] | float | None] = field(default_factory=lambda: [None])
     moves_x: bool = False
@@ -372,7 +383,9 @@ class _Planner:
             if self.homes.get(now) != was:
                 self.add("COPY", self.read(was), self.read(now))
         flat = [n for operation in self.operations for n in operation]
-        self.plan.rule = torch.classes.undrift.Rule(flat, once, most, len(self.plan.numbers))
+        sizes = (once, most, len(self.plan.vectors), len(self.plan.numbers))
+        self.plan.rule = torch.classes.undrift.Rule(flat, *sizes)
+        self.plan.handle = self.plan.rule.handle()
 
     def _crosses(self, i: int) -> bool:
         """Whether a vector is read by another pass than the one that computes it."""

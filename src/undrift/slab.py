@@ -1,0 +1,89 @@
+"""Slabs: files of equal slots, in which a store keeps what it has no room for in memory."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import weakref
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from undrift.lock import Damaged, writing
+
+
+@dataclass(frozen=True)
+class Field:
+    """A tensor that all records have."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Slab:
+    """A file of equal slots, one tensor in each; a temporary one if there is no folder."""
+
+    def __init__(self, field: Field, folder: Path | None) -> None:
+        self.field = field
+        self.nbytes = field.nbytes
+        self._path = folder and folder / f"{field.name}.slab"
+        with writing(self):
+            if self._path is None:
+                with tempfile.TemporaryFile() as file:
+                    self._file = os.dup(file.fileno())
+            else:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._closing = weakref.finalize(self, os.close, self._file)
+
+    def __str__(self) -> str:
+        return str(self._path or f"the temporary file of {self.field.name}")
+
+    def __len__(self) -> int:
+        """How many slots have been begun."""
+        return math.ceil(os.fstat(self._file).st_size / max(self.nbytes, 1))
+
+    def close(self) -> None:
+        self._closing()
+        self._file = -1  # which is no file, whatever the system opens next
+
+    def write(self, slot: int, tensor: Tensor) -> int:
+        """Write a tensor; its checksum."""
+        data, done = tensor.reshape(-1).view(torch.uint8).numpy().data, 0
+        with writing(self):
+            while done < self.nbytes:
+                done += os.pwrite(self._file, data[done:], slot * self.nbytes + done)
+        return zlib.crc32(data)
+
+    def read(self, client: int, slot: int) -> tuple[Tensor, int]:
+        """The tensor in a slot, and its checksum as it is found."""
+        tensor, done = torch.empty(self.nbytes, dtype=torch.uint8), 0
+        data = tensor.numpy().data
+        while done < self.nbytes:
+            try:
+                count = os.preadv(self._file, [data[done:]], slot * self.nbytes + done)
+            except OSError as error:
+                raise self.damage(client, str(error)) from error
+            if count == 0:
+                raise self.damage(client, "the file ends before it")
+            done += count
+        return tensor.view(self.field.dtype).reshape(self.field.shape), zlib.crc32(data)
+
+    def sync(self) -> None:
+        """Wait until all is on the disk."""
+        with writing(self):
+            os.fsync(self._file)
+
+    def damage(self, client: int, reason: str) -> Damaged:
+        return Damaged(
+            f"{self}: the row of client {client} cannot be read ({reason}); bring the file back "
+            "from a copy, or go on from another checkpoint"
+        )
