@@ -19,8 +19,8 @@ from benchmarks.workloads import WORKLOADS
 from undrift.core import Struct
 from undrift.store import Store
 
-BUDGET = 10**9
-"""bytes of rows that the store may keep in memory"""
+BUDGET = 6 * 10**8
+"""bytes of rows that the store may keep in memory, so that the whole process takes less than 1 GB"""
 
 READ = 1000
 """rows that are read and written again, at random, when all have been written"""

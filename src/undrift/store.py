@@ -72,7 +72,7 @@ class Store(Mapping[int, Struct]):
         return store
 
     def __getitem__(self, client: int) -> Struct:
-        if not self._fields and not self._numbers and client in self._places:
+        if self._bare and client in self._places:
             return self._template
         while True:
             with self._mutex:
@@ -205,6 +205,7 @@ class Store(Mapping[int, Struct]):
         ]
         numbers = [(f"numbers.{name}", kinds[name]) for name in self._numbers]
         sums = ("sums", "int64", (len(self._fields),))
+        self._bare = not kinds
         self._table = np.zeros(1, [*_COLUMNS, *numbers, sums])
         self._columns = ["ids", "slots", "sums", *(name for name, _ in numbers)]
         cost = sum(field.nbytes + OVERHEAD for field in self._fields)
@@ -291,6 +292,8 @@ class Draft:
     def put(self, client: int, record: Struct) -> None:
         """Take down a record; one for each client."""
         store = self._store
+        if store._bare and client in store and not any(record.leaves()):
+            return  # of algorithms without memory, only who took part is remembered
         self._records[client] = record
         if len(self._records) * _cost(record) > store.budget:
             with store._mutex:
