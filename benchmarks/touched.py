@@ -20,7 +20,7 @@ from undrift.core import Struct
 from undrift.store import Store
 
 BUDGET = 6 * 10**8
-"""bytes of rows that the store may keep in memory, so that the whole process takes less than 1 GB"""
+"""bytes of rows that the store may keep in memory: the whole process takes less than 1 GB then"""
 
 READ = 1000
 """rows that are read and written again, at random, when all have been written"""
