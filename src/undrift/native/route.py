@@ -50,7 +50,7 @@ class Route:
         programs, steps, inputs, targets, rows, losses = zip(*self.parts, strict=True)
         found = torch.ops.undrift.walk.default(
             [program.handle for program in programs],
-            [step.recipe.plan.handle for step in steps],
+            [step.handle for step in steps],
             [vector for step in steps for vector in step.vectors],
             [constant for step in steps for constant in step.recipe.constants],
             inputs,

@@ -40,19 +40,21 @@ class Step:
     """A local step of one client, ready to run as often as its numbers stay the same.
 
     recipe   what it was made from
+    handle   the rule that it runs, one of its plan's
     vectors  where the model comes from and where it goes to, then those of the recipe's rule
     local    the client's variables after it, in the memory where it changes them
     """
 
     recipe: Recipe
+    handle: int
     vectors: list[Tensor]
     local: Struct
 
     @property
     def onwards(self) -> Step:
-        """The same step from where the last one ended."""
+        """The same step from where the last one ended; what that computed once is still there."""
         _, goes, *others = self.vectors
-        return Step(self.recipe, [goes, goes, *others], self.local)
+        return Step(self.recipe, self.recipe.plan.handles[1], [goes, goes, *others], self.local)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Recipe:
             else:
                 record, name = self.names[place]
                 vectors.append(given[record][name])
-        return Step(self, vectors, _at_home(self.new, mine))
+        return Step(self, self.plan.handles[0], vectors, _at_home(self.new, mine))
 
 
 def recipe(
@@ -181,18 +183,23 @@ def _at_home(new: Struct, vectors: dict[str, Any], prefix: str = "") -> Struct:
 class Plan:
     """A step as operations, for any client whose step has this form.
 
+    operations the numbers of each: code, result, two operands, scalar
+    once       how many of them run before the first step only
     vectors    what the numbered vectors are: the place of an input's symbol, GRADIENT or SCRATCH
     numbers    what the numbered scalars are: place and position of a constant, a constant of the
                plan's own, or None if computed
     moves_x    whether the model is changed where the gradient reads it
-    handle     the rule as a number
+    rules      with all operations, and without those that run once
+    handles    the rules as numbers
     """
 
-    rule: Any = None
-    handle: int = 0
+    operations: list[tuple[int, ...]] = field(default_factory=list)
+    once: int = 0
     vectors: list[int] = field(default_factory=list)
     numbers: list[tuple[int, int] | float | None] = field(default_factory=lambda: [None])
     moves_x: bool = False
+    rules: tuple[Any, ...] = ()
+    handles: tuple[int, ...] = ()
 
 
 Form = tuple[tuple[Any, ...], ...]
@@ -210,11 +217,12 @@ class _Planner:
     def __init__(self, form: Form, changed: tuple[tuple[int, int], ...], model: int) -> None:
         self.form, self.changed = list(form), changed
         self.plan = Plan()
-        self.operations: list[tuple[int, ...]] = []
-        self.order = self._needed()
+        self.order = self._needed(range(len(form)))
         self.still = self._still()
-        self.uses = Counter(a for i in self.order for a in self.arguments(i))
-        self.uses.update(now for _, now in changed)
+        self.uses = self._uses()
+        self.copied: dict[int, int] = {}
+        self.order = self._needed(self._gather())
+        self.uses = self._uses()
         self.folded = self._fold()
         kept = [i for i in self.order if i not in self.folded.values()]
         self.order = sorted(kept, key=lambda i: i not in self.still)  # the others in their order
@@ -238,37 +246,90 @@ class _Planner:
             return kept + [a for a in self.arguments(inner) if not self.form[a][1]]
         return [a for a in self.arguments(i) if not self.form[a][1]]
 
-    def _needed(self) -> list[int]:
+    def _needed(self, order: Sequence[int]) -> list[int]:
         """The symbols on which what changes depends, and all gradients, in order."""
         needed = {now for _, now in self.changed}
-        needed |= {i for i, symbol in enumerate(self.form) if symbol[0] == "GRADIENT"}
-        for i in reversed(range(len(self.form))):
+        needed |= {i for i in order if self.form[i][0] == "GRADIENT"}
+        for i in reversed(order):
             if i in needed:
                 needed.update(self.arguments(i))
-        return sorted(needed)
+        return [i for i in order if i in needed]
+
+    def _uses(self) -> Counter[int]:
+        uses = Counter(a for i in self.order for a in self.arguments(i))
+        uses.update(now for _, now in self.changed)
+        return uses
 
     def _still(self) -> set[int]:
         """Symbols that are the same in all steps, so that one computation serves; divisions by them
         become multiplications."""
         moving = {was for was, _ in self.changed}
-        still: set[int] = set()
+        still = {i for i in self.order if self.form[i][0] == "INPUT"} - moving
         inverse: dict[int, int] = {}
         for i in list(self.order):
             code, _, *args = self.form[i]
             if code == "INPUT" or code == "GRADIENT":
                 continue
-            if all(a < 0 or a in still or self._constant(a, moving) for a in args):
+            if all(a < 0 or a in still for a in args):
                 still.add(i)
-            elif code == "DIV" and (args[1] in still or self._constant(args[1], moving)):
+            elif code == "DIV" and args[1] in still:
                 if args[1] not in inverse:
                     inverse[args[1]] = len(self.form)
                     self.form.append(("INVERT", False, args[1]))
+                    self.order.insert(self.order.index(i), inverse[args[1]])
                 self.form[i] = ("MUL", False, args[0], inverse[args[1]])
-        self.order += inverse.values()
         return still | set(inverse.values())
 
-    def _constant(self, i: int, moving: set[int]) -> bool:
-        return self.form[i][0] == "INPUT" and i not in moving
+    def _gather(self) -> list[int]:
+        """The order of symbols once every sum has one still term at most.
+
+        G - h + k (y - x) becomes (G + k y) + (-h - k x), whose second half is computed once. This
+        is done where the still terms meet and no further out: y - η (...) stays as it is, so that
+        what is small is added up before it is rounded to the size of y.
+        """
+        order: list[int] = []
+        for i in reversed(self.order):
+            before = len(self.form)
+            code, _, *args = self.form[i]
+            if code in SUMS and i not in self.still and all(self._has_still(a) for a in args):
+                self.form[i] = ("ADD", False, self._part(i, False), self._part(i, True))
+            order += [i, *reversed(range(before, len(self.form)))]
+        return order[::-1]
+
+    def _linear(self, i: int) -> bool:
+        """Whether a symbol is a moving sum or multiple that only one other needs."""
+        code, _, *args = self.form[i]
+        multiple = code in MULTIPLES and all(a < 0 or a in self.still for a in args[1:])
+        return (code in SUMS or multiple) and i not in self.still and self.uses[i] == 1
+
+    def _has_still(self, i: int) -> bool:
+        """Whether a symbol is still, or a sum with a still term."""
+        inside = self.arguments(i) if self._linear(i) else []
+        return i in self.still or any(self._has_still(a) for a in inside if not self.form[a][1])
+
+    def _part(self, i: int, still: bool) -> int | None:
+        """A copy of a sum or multiple with its still terms, or its moving ones, alone."""
+        code, _, *args = self.form[i]
+        parts: list[int | None] = []
+        for a in args:
+            if a < 0 or self.form[a][1]:
+                parts.append(a)
+            elif self._linear(a):
+                parts.append(self._part(a, still))
+            else:
+                parts.append(a if (a in self.still) == still else None)
+        if code in SUMS and None in parts:
+            if code == "ADD" or parts[1] is None:
+                return parts[1] if parts[0] is None else parts[0]
+            code, parts = "NEG", parts[1:]
+        if None in parts:
+            return None
+        copy = len(self.form)
+        self.form.append((code, False, *parts))
+        self.copied[copy] = i
+        if still:
+            self.still.add(copy)
+        return copy
 
     def _fold(self) -> dict[int, int]:
         """Sums with a multiple of a vector that nobody else needs: a + s b in one operation."""
@@ -328,7 +389,7 @@ class _Planner:
             return self.number(1.0)
         for position, a in enumerate(self.form[i][2:]):
             if a < 0:
-                return self.number((i, position))
+                return self.number((self.copied.get(i, i), position))
             if self.form[a][1]:
                 return self.scalar[a]
         return 0
@@ -338,7 +399,6 @@ class _Planner:
         most = 0
         gradient = self.vector(GRADIENT) if self.gradients else 0
         readers = {a: i for i in self.order for a in self.vectors_of(i)}
-        once = 0
         for i in self.order:
             code, number, *args = self.form[i]
             if code == "INPUT":
@@ -378,14 +438,21 @@ class _Planner:
                     self.where[i] = free.pop()
                 self.add(code, self.where[i], sources[0], sources[-1], scalar)
             if i in self.still:
-                once = len(self.operations)
+                self.plan.once = len(self.plan.operations)
         for was, now in self.changed:
             if self.homes.get(now) != was:
                 self.add("COPY", self.read(was), self.read(now))
-        flat = [n for operation in self.operations for n in operation]
-        sizes = (once, most, len(self.plan.vectors), len(self.plan.numbers))
-        self.plan.rule = torch.classes.undrift.Rule(flat, *sizes)
-        self.plan.handle = self.plan.rule.handle()
+        first = self._rule(0, most)
+        numbers = any(self.form[i][1] for i in self.order if i in self.still)
+        later = first if numbers else self._rule(self.plan.once, most)  # vectors alone are kept
+        self.plan.rules = first, later
+        self.plan.handles = first.handle(), later.handle()
+
+    def _rule(self, begin: int, temporaries: int) -> Any:
+        plan = self.plan
+        flat = [n for operation in plan.operations[begin:] for n in operation]
+        sizes = (temporaries, len(plan.vectors), len(plan.numbers))
+        return torch.classes.undrift.Rule(flat, plan.once - begin, *sizes)
 
     def _crosses(self, i: int) -> bool:
         """Whether a vector is read by another pass than the one that computes it."""
@@ -396,8 +463,10 @@ class _Planner:
         return stored or gathered
 
     def add(self, code: str, dst: int, a: int, b: int | None = None, s: int = 0) -> None:
-        self.operations.append((CODE[code], dst, a, a if b is None else b, s))
+        self.plan.operations.append((CODE[code], dst, a, a if b is None else b, s))
 
+
+SUMS, MULTIPLES = {"ADD", "SUB"}, {"MULS", "DIVS", "NEG"}
 
 WITH_SCALAR = {
     *["ADDS", "RSUBS", "MULS", "RDIVS", "MAXS", "MINS", "DIVS", "AXPY", "AXMY", "INVERT"]
