@@ -17,7 +17,8 @@ from undrift.core import Algorithm, Client, Grad, Struct, Vector
 from undrift.data.federated import FederatedData
 from undrift.local import Trainer, Work, client_rounds
 from undrift.native.recorded import Recorded
-from undrift.native.rule import CODE, recipe
+from undrift.native.plan import CODE
+from undrift.native.rule import recipe
 from undrift.task import Task
 
 LOCAL = Local(lr=0.05, weight_decay=0.01, batch_size=4, epochs=2, batching="keep")
