@@ -16,8 +16,8 @@ from undrift.batches import Local
 from undrift.core import Algorithm, Client, Grad, Struct, Vector
 from undrift.data.federated import FederatedData
 from undrift.local import Trainer, Work, client_rounds
-from undrift.native.recorded import Recorded
 from undrift.native.plan import CODE
+from undrift.native.recorded import Recorded
 from undrift.native.rule import recipe
 from undrift.task import Task
 

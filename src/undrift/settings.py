@@ -268,7 +268,10 @@ def _known(kind: str, given: Any, known: Any) -> None:
     """Refuse the first name that does not exist."""
     for name in given:
         if name not in known:
+            inside = {field.name for field in fields(Local)} if kind == "setting" else ()
             with at(name):
+                if name in inside:
+                    raise UndriftError(f"{name} belongs into [local]; write local.{name}")
                 raise UndriftError(unknown(kind, name, known))
 
 

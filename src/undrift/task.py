@@ -70,6 +70,8 @@ class Task:
         dtype: torch.dtype | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
+        if not isinstance(model, nn.Module):
+            raise UndriftError(f"{model!r} is no model; give a torch.nn.Module")
         if isinstance(loss, str) and loss not in LOSSES:
             raise UndriftError(unknown("loss", loss, LOSSES))
         self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss

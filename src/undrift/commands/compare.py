@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from undrift.batches import Local
 from undrift.commands.running import Options, run
+from undrift.config import UndriftError
 from undrift.experiment import Experiment
 from undrift.settings import read_change
 
@@ -93,6 +94,8 @@ def compare(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
+    if seeds < 1:
+        raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")
     texts: dict[str, Any] = {
         "algorithms": algorithms,
         "data": data,

@@ -22,6 +22,9 @@ from undrift.experiment import Experiment
 from undrift.names import labels
 from undrift.runner import Event
 
+WIDE = 110
+"""columns of a terminal that has room for everything"""
+
 REFRESH = 0.1
 """seconds between two updates of a bar; rounds may be much shorter"""
 
@@ -38,11 +41,11 @@ class Rate(ProgressColumn):
 def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
     """Show the events of a run as they come."""
     console = Console(highlight=False)
+    wide = console.width >= WIDE
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=24 if wide else 8),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
         Rate(),
         TextColumn("{task.fields[measured]}"),
         TimeRemainingColumn(),
@@ -74,7 +77,7 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
                         where = f"{event.label}, seed {event.seed}"
                         console.print(f"{where}: goes on after round {event.round}", markup=False)
                 case "row":
-                    measured = _told(event.row or {})
+                    measured = _told(event.row or {}, norms=wide or not live)
                     progress.update(bars[event.label], completed=done, measured=measured)
                 case "round" if time.monotonic() - shown > REFRESH:
                     shown = time.monotonic()
@@ -87,14 +90,14 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
                         console.print(f"{event.label}, seed {event.seed}: {says}", markup=False)
 
 
-def _told(row: dict[str, Any]) -> str:
+def _told(row: dict[str, Any], norms: bool) -> str:
     """The last evaluation in a few words."""
     accuracy, said = row.get("accuracy"), []
     if accuracy is not None:
         said.append(f"accuracy {100 * accuracy:.1f} %")
     elif row.get("loss") is not None:
         said.append(f"loss {row['loss']:.4g}")
-    for key, name in (("x_norm", "‖x‖"), ("h_norm", "‖h‖")):
+    for key, name in (("x_norm", "‖x‖"), ("h_norm", "‖h‖")) if norms else ():
         if row.get(key) is not None:
             said.append(f"{name} {row[key]:.3g}")
     return "  ".join(said)

@@ -77,6 +77,8 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         return
     console, finished = Console(), read_run(folder)
     console.print(rich_table(finished, summarise(finished)))
+    for name in options.track:
+        console.print(f"{name}: {folder / name}", soft_wrap=True)
     console.print(f"report: {page}", soft_wrap=True)
 
 

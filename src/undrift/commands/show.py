@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from undrift.config import UndriftError
+from undrift.lock import holder
 from undrift.report import Run, read_run
 from undrift.report.read import Arm
 from undrift.report.summary import Estimate, peak
@@ -110,17 +111,19 @@ def ls(
         console.print(f"no runs in {folder}; `undrift compare` makes one", markup=False)
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for head in ("run", "hash", "data", "algorithms"):
+    table.add_column("run", no_wrap=True)  # to be copied
+    for head in ("data", "algorithms"):
         table.add_column(head, overflow="fold")
+    table.add_column("state")
     for head in ("rounds", "best (%)", "age"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         age = _age(row["age_seconds"])
         if "error" in row:
-            table.add_row(Text(row["name"]), "", "", Text(row["error"], "red"), "", "", age)
+            table.add_row(Text(row["name"]), "", Text(row["error"], "red"), "broken", "", "", age)
             continue
         best = "-" if row["best_accuracy"] is None else f"{100 * row['best_accuracy']:.2f}"
-        words = (row["name"], row["hash"], row["data"], ", ".join(row["algorithms"]))
+        words = (row["name"], row["data"], ", ".join(row["algorithms"]), row["state"])
         table.add_row(*map(Text, words), f"{row['done']}/{row['rounds']}", best, age)
     console.print(table)
 
@@ -133,14 +136,19 @@ def _row(path: Path) -> dict[str, Any]:
         run = read_run(path)
     except UndriftError as error:
         return row | {"error": str(error)}
+    rounds = run.experiment.get("rounds", run.last_round)
+    state = "finished" if run.done >= rounds else "interrupted"
+    if any(arm.verdicts for arm in run.arms):
+        state += ", diverged"
     peaks = (Estimate.of([peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
     return row | {
         "hash": str(run.experiment.get("hash", "")),
         "data": str(run.experiment.get("data", "")),
         "algorithms": [arm.label for arm in run.arms],
         "seeds": list(run.seeds),
+        "state": "running" if holder(path) else state,
         "done": run.done,
-        "rounds": run.experiment.get("rounds", run.last_round),
+        "rounds": rounds,
         "best_accuracy": max((one.mean for one in peaks if one), default=None),
     }
 
@@ -151,7 +159,7 @@ def _data(path: Path) -> list[Path]:
 
 
 def _last(run: Run) -> Table:
-    """Each algorithm in the last round that all its seeds evaluated: means over seeds."""
+    """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
     kept = [name for name in QUANTITIES if run.recorded(name)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("algorithm", overflow="fold", min_width=9)
@@ -159,7 +167,10 @@ def _last(run: Run) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     total = run.experiment.get("rounds", run.last_round)
     for arm in run.arms:
-        done = arm.shared_rounds()[-1] if len(arm.curves) == len(arm.seeds) else 0
+        shared = arm.shared_rounds()
+        done = f"{shared[-1] if shared.size else 0}/{total}"
+        if len(arm.curves) < len(arm.seeds):
+            done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
         accuracy = _at_end(arm, "accuracy")
         spread = "" if accuracy is None or accuracy.sd is None else f" ± {100 * accuracy.sd:.2f}"
         cells = ["-" if accuracy is None else f"{100 * accuracy.mean:.2f}{spread}"]
@@ -169,7 +180,7 @@ def _last(run: Run) -> Table:
         traffic = _at_end(arm, "bytes")
         unit, letter = prefix(traffic.mean if traffic else 0.0)
         cells.append("-" if traffic is None else f"{brief(traffic.mean / unit)} {letter}B")
-        table.add_row(Text(arm.label), f"{done}/{total}", *cells)
+        table.add_row(Text(arm.label), done, *cells)
     return table
 
 

@@ -301,6 +301,12 @@ def federate(
 
     validation  so many of the clients, drawn at random, do not train; see `held_out`
     """
+    if not isinstance(source, DataSet) or not isinstance(partition, Partition):
+        wrong = partition if isinstance(source, DataSet) else source
+        raise UndriftError(
+            f"federate: {wrong!r} is no {'partition' if wrong is partition else 'data set'}; "
+            "give objects, such as federate(Digits(), IID(clients=10), seed=0)"
+        )
     data = source.load(seed)
     labels, rng = data.targets.cpu().numpy(), stream(seed, "partition")
     parts = partition.split(labels, rng, data.client_ids, data.coarse)

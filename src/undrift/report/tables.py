@@ -19,6 +19,10 @@ BEST = "★"
 NONE = "–"
 ALGORITHM, FINAL, NOTES = "Algorithm", "Final accuracy (%)", "Notes"
 
+FALLEN = 0.8
+"""a final accuracy below this share of the best one is worth a note"""
+
+
 _ESTIMATES = (
     *("final", "behind", "difference", "tail", "peak"),
     *("rounds_to", "bytes_to", "flops_to", "bytes", "flops"),
@@ -82,6 +86,8 @@ def notes(row: Row) -> str:
         for count, what in ((row.diverged, "diverged"), (row.unfinished, "unfinished"))
         if count
     ]
+    if row.final and row.peak and row.final.mean < FALLEN * row.peak.mean:
+        said.append(f"fell from {percent(row.peak.mean)} %")
     return ", ".join(said)
 
 
@@ -215,7 +221,7 @@ def _costs(rows: Sequence[Row], goal: str) -> dict[str, list[str]]:
 
     def cell(row: Row, cost: Estimate | None, unit: float) -> str:
         if cost is None:
-            return "never"
+            return NONE if row.unfinished else "never"
         number = brief(cost.mean / unit) if unit else f"{cost.mean:.0f}"
         return number if row.reached == row.seeds else f"{number} ({row.reached}/{row.seeds})"
 
