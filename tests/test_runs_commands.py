@@ -125,7 +125,7 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
 def test_show_a_run_that_has_only_begun(tmp_path: Path, capsys: Shown) -> None:
     (make_run(tmp_path) / "metrics.jsonl").write_text("")
     main(["show", str(tmp_path)])
-    assert re.search(r"FedAvg +0/20 +-", capsys.readouterr().out)
+    assert re.search(r"FedAvg +0/20, 0/2 seeds +-", capsys.readouterr().out)
 
 
 def test_equal_runs_do_not_differ(tmp_path: Path, capsys: Shown) -> None:

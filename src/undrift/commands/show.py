@@ -63,7 +63,7 @@ def show(run: Path) -> None:
     console = Console(highlight=False)
     settings = Table(box=None, show_header=False, pad_edge=False)
     for key, value in found.experiment.items():
-        if value is not None:
+        if value is not None and key != "groups":  # large models have hundreds
             settings.add_row(key.replace("_", " "), Text(_plain(key, value), overflow="fold"))
     console.print(settings)
     console.print(_last(found))

@@ -64,6 +64,8 @@ def _facts(run: Run) -> str:
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
     said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
+    if run.experiment.get("origin"):
+        said.append(f"forked: {run.experiment['origin']}")
     return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
 
 
