@@ -100,7 +100,7 @@ class RunFolder:
         self._write("environment.json", self.sessions)
         self.log(f"session {len(self.sessions)} begins: {session.get('engine')}")
         first, versions = self.sessions[0], ("undrift", "torch", "numpy")
-        other = [f"{name} {first[name]}" for name in versions if first[name] != here[name]]
+        other = [f"{name} {first.get(name)}" for name in versions if first.get(name) != here[name]]
         if not other:
             return None
         return f"begun with {', '.join(other)}: bits may differ from those of an undisturbed run"
