@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from undrift.algorithms import FedAvg
 from undrift.batches import Local
-from undrift.config import UndriftError, parse
+from undrift.config import UndriftError
 from undrift.cost import forward_flops
 from undrift.data.federated import FederatedData
 from undrift.models import MODELS, Model, Shape
 from undrift.models.images import ChannelsLast
 from undrift.models.resnet import Padded
+from undrift.parsing import parse
 from undrift.rounds import rounds
 from undrift.sampling import Uniform
 from undrift.task import Task, suitable_loss

@@ -1,21 +1,17 @@
 """Frozen, checked values that print as the text which makes them.
 
 Algorithms, optimisers, samplers and partitions are `Config`s: dataclasses whose constructor checks
-every field, and whose `repr` can be given back to `undrift.parse`.
+every field, and whose `repr` can be given back to `undrift.parsing.parse`.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import difflib
-import functools
-import inspect
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 
 class UndriftError(ValueError):
@@ -183,116 +179,6 @@ class Config:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-T = TypeVar("T")
-
-
-def parse(
-    text: str,
-    names: Mapping[str, Callable[..., T]],
-    kind: str = "algorithm",
-    elsewhere: Mapping[str, str] | None = None,
-) -> T:
-    """Make the object that `text` names: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`.
-
-    The text is read as a syntax tree of calls and literals; nothing in it is ever executed.
-    Names are those of `names`, in any case and with or without underscores; `a+b+c` is a(b(c)),
-    `a(x=1)+b` is a(b, x=1). `elsewhere` says where parameters are that people look for here.
-    """
-    folded = {_fold(name): make for name, make in names.items()}
-
-    def build(node: ast.expr) -> Any:
-        match node:
-            case ast.Name(id="inf"):
-                return math.inf
-            case ast.Name(id=name):
-                return call(name, [], [])
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if all(
-                keyword.arg for keyword in keywords
-            ):
-                return call(name, [build(arg) for arg in args], keywords)
-            case ast.BinOp(op=ast.Add()):
-                *parts, core = chain(node)
-                refuse_order(parts, core)
-                return functools.reduce(
-                    lambda inner, outer: wrap(outer, inner), parts[::-1], build(core)
-                )
-        try:
-            return ast.literal_eval(node)
-        except (ValueError, TypeError):
-            shown = ast.unparse(node)
-            raise UndriftError(f"{text!r}: {shown!r} is neither a name nor a plain value") from None
-
-    def chain(node: ast.expr) -> list[ast.expr]:
-        match node:
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return [*chain(left), *chain(right)]
-        return [node]
-
-    def refuse_order(parts: list[ast.expr], core: ast.expr) -> None:
-        """What has no place for another inside can only stand last."""
-        for part in parts:
-            if has_inner(part) is False:
-                wrong = f"{text!r}: {ast.unparse(part)} cannot go around another {kind}"
-                if not has_inner(core):
-                    raise UndriftError(f"{wrong}, nor can {ast.unparse(core)}; use one of them")
-                right = [*(one for one in parts if one is not part), core, part]
-                raise UndriftError(
-                    f"{wrong}, so it stands last: {'+'.join(map(ast.unparse, right))}"
-                )
-
-    def has_inner(node: ast.expr) -> bool | None:
-        match node:
-            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
-                return "inner" in inspect.signature(find(name)).parameters
-        return None
-
-    def wrap(outer: ast.expr, inner: Any) -> Any:
-        match outer:
-            case ast.Name(id=name):
-                return call(name, [inner], [])
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-                return call(name, [inner, *map(build, args)], keywords)
-        raise UndriftError(f"{text!r}: {ast.unparse(outer)!r} cannot stand before a '+'")
-
-    def find(name: str) -> Callable[..., Any]:
-        if _fold(name) not in folded:
-            raise UndriftError(unknown(kind, name, names))
-        return folded[_fold(name)]
-
-    def call(name: str, args: list[Any], keywords: list[ast.keyword]) -> Any:
-        make = find(name)
-        given = {keyword.arg: build(keyword.value) for keyword in keywords if keyword.arg}
-        if len(given) < len(keywords):
-            raise UndriftError(f"{_name(make)}: a parameter is given twice, or not by name")
-        try:
-            return make(*args, **given)
-        except TypeError as error:
-            known = list(inspect.signature(make).parameters)
-            wrong = [key for key in given if key not in known]
-            if wrong:
-                hint = unknown("parameter", wrong[0], known)
-                if elsewhere and wrong[0] in elsewhere:
-                    hint += f"; {elsewhere[wrong[0]]}"
-                raise UndriftError(f"{_name(make)}({wrong[0]}=...): {hint}") from None
-            raise UndriftError(f"{_name(make)}: {error}") from None
-
-    try:
-        with warnings.catch_warnings(action="error"):  # `0.1if` is no syntax error in Python
-            tree = ast.parse(text.strip(), mode="eval")
-        if any(isinstance(node, ast.Constant) and _huge(node.value) for node in ast.walk(tree)):
-            raise UndriftError(f"{shortened(text)}: a number is too large")
-        built = build(tree.body)
-    except UndriftError:
-        raise
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UndriftError(
-            f"{shortened(text)} is not a valid {kind}; write it like Name(parameter=value)"
-        ) from None
-    if not isinstance(built, Config):
-        raise UndriftError(f"{shortened(text)} is a plain value, not a {kind}")
-    return built  # type: ignore[return-value]
-
-
 def shortened(value: Any) -> str:
     """What an error shows of a value."""
     try:
@@ -309,19 +195,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name.lower(), list(folded), n=1)
     guess = f"did you mean {folded[near[0]]!r}? " if near else ""
     return f"no {kind} is called {shortened(name)}; {guess}known: {', '.join(options)}"
-
-
-def _huge(value: Any) -> bool:
-    """Whether a whole number has more digits than anything counts, or Python prints."""
-    return isinstance(value, int) and value.bit_length() > 64
-
-
-def _fold(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-def _name(make: Callable[..., Any]) -> str:
-    return getattr(make, "__name__", str(make))
 
 
 def _field(default: Any, check: Check) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from undrift.batches import Local
-from undrift.config import Config, UndriftError, at, flag, member, parse, real, shortened, whole
+from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition import Partition, federate
@@ -24,6 +24,7 @@ from undrift.leg import Leg
 from undrift.models import Model
 from undrift.names import algorithm
 from undrift.origin import Origin
+from undrift.parsing import parse
 from undrift.rng import Keyed, stream, torch_stream
 from undrift.sampling import FixedSize, Sampler, Urn
 from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from undrift import algorithms, optim, parts
-from undrift.config import UndriftError, parse
+from undrift.config import UndriftError
 from undrift.core import Algorithm, Part
+from undrift.parsing import parse
 
 OPTIMISERS = ("SGD", "HeavyBall", "SGDm", "Adagrad", "RMSProp", "Adam", "Yogi", "Plateau")
 

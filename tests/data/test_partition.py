@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undrift.config import UndriftError, parse
+from undrift.config import UndriftError
 from undrift.data.dealing import quotas, reassigned, rounded
 from undrift.data.partition import (
     IID,
@@ -23,6 +23,7 @@ from undrift.data.partition import (
 )
 from undrift.data.source import Source
 from undrift.data.sources import Digits, Synthetic
+from undrift.parsing import parse
 
 ALPHAS = (1e-320, 1e-6, 0.3, 100.0, 1e308)
 SIGMAS = (0.0, 0.3, 10.0)

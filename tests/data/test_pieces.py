@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from tests.data.real import real
-from undrift.config import UndriftError, parse
+from undrift.config import UndriftError
 from undrift.data.fetch import use_data_dir
 from undrift.data.pieces import Pieces
 from undrift.data.sources import dataset
 from undrift.data.text import most_frequent, words
 from undrift.experiment import Experiment
 from undrift.models import MODELS
+from undrift.parsing import parse
 
 pytest.importorskip("tokenizers")
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from undrift.config import UndriftError, parse
+from undrift.config import UndriftError
 from undrift.data.sources import SOURCES, Digits, Synthetic
+from undrift.parsing import parse
 
 
 def client_means(source):
