@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def write(folder: str) -> None:
     first.close()
     rows = [row(FEDAVG, 2), row(ADABEST, 2), row(ADABEST, 4), row(ADABEST, 6)]
     (Path(folder) / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    time.sleep(1.1)  # W&B names its folders by the second
     second = trackers()
     second.begin(ADABEST.label, ADABEST.algorithm, ADABEST.seed, after=4)
     for t in (6, 8):
