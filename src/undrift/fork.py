@@ -68,8 +68,8 @@ def plant(
     engine = make_engine(engine_of(stored_sessions(run)))  # its rounding is part of the state
     first = experiment.check()
     task, data = first
+    empty = start(source, task, data, experiment.sampler)
     for made in experiment.algorithms:  # refused before anything is written
-        empty = start(source, task, data, experiment.sampler)
         carry(empty, source, made, task, fresh=origin.fresh)
     with RunFolder(folder, experiment, *first, command) as files:
         for seed in experiment.seeds:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from undrift import __version__
-from undrift.config import UndriftError
+from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
 from undrift.experiment import Experiment
@@ -50,12 +50,11 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
             )
         return
     found = read_experiment(path)
-    settings = [key for key in facts if key not in ("name", "command", "version", "format", *DATA)]
-    for key in settings:
-        if found.get(key) != facts[key] and key not in ("hash", "groups"):
+    for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
+        if found.get(key) != facts[key]:
             raise UndriftError(
-                f"{folder} holds another experiment: its {key} is {_short(found.get(key))}, not "
-                f"{_short(facts[key])}; choose another folder with --out"
+                f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
+                f"{_told(facts[key])}; choose another folder with --out"
             )
     if found.get("hash") != facts["hash"]:
         raise UndriftError(
@@ -88,8 +87,8 @@ def stored_experiment(folder: Path) -> Experiment:
         for key, value in experiment.resolved().items():
             if edited[key] != value:
                 raise UndriftError(
-                    f"{toml} was edited after the run began: {key} is {_short(edited[key])}, was "
-                    f"{_short(value)}; undo that, or run it with `undrift run {toml} --out FOLDER`"
+                    f"{toml} was edited after the run began: {key} is {_told(edited[key])}, was "
+                    f"{_told(value)}; undo that, or run it with `undrift run {toml} --out FOLDER`"
                 )
     return experiment
 
@@ -109,8 +108,7 @@ def stored_sessions(folder: Path) -> list[dict[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        value = [one["name"] for one in value]
-    text = str(value)
-    return text if len(text) < 80 else text[:77] + "..."
+def _told(value: Any) -> str:
+    """A setting; of algorithms, which have labels too, the names."""
+    named = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return shortened([one["name"] for one in value] if named else value)

@@ -28,7 +28,7 @@ from undrift.trackers import Trackers
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Options:
-    """Where and how an experiment runs: nothing of what comes out depends on it."""
+    """Where and how an experiment runs, on which nothing depends but an engine's last digits."""
 
     data_dir: Path | None = None
     """Folder with the data set's files, if you have them already; they are downloaded else."""
@@ -71,11 +71,12 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
             again = shlex.join(["undrift", "resume", str(folder)])
             sys.stderr.write(f"stopped; go on with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
-    page = write_report(folder)
+    finished = read_run(folder)
+    page = write_report(finished)
     if options.json_:
         _print_json({"event": "report", "page": str(page)})
         return
-    console, finished = Console(), read_run(folder)
+    console = Console()
     console.print(rich_table(finished, summarise(finished)))
     for name in options.track:
         console.print(f"{name}: {folder / name}", soft_wrap=True)

@@ -18,7 +18,7 @@ from undrift.config import UndriftError
 from undrift.lock import holder
 from undrift.report import Run, read_run
 from undrift.report.read import Arm
-from undrift.report.summary import Estimate, peak
+from undrift.report.summary import Estimate, best_peak
 from undrift.report.units import brief, prefix
 
 FILES = {
@@ -136,11 +136,9 @@ def _row(path: Path) -> dict[str, Any]:
         run = read_run(path)
     except UndriftError as error:
         return row | {"error": str(error)}
-    rounds = run.experiment.get("rounds", run.last_round)
-    state = "finished" if run.done >= rounds else "interrupted"
+    state = "finished" if run.finished else "interrupted"
     if any(arm.verdicts for arm in run.arms):
         state += ", diverged"
-    peaks = (Estimate.of([peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
     return row | {
         "hash": str(run.experiment.get("hash", "")),
         "data": str(run.experiment.get("data", "")),
@@ -148,8 +146,8 @@ def _row(path: Path) -> dict[str, Any]:
         "seeds": list(run.seeds),
         "state": "running" if holder(path) else state,
         "done": run.done,
-        "rounds": rounds,
-        "best_accuracy": max((one.mean for one in peaks if one), default=None),
+        "rounds": run.rounds,
+        "best_accuracy": best_peak(run),
     }
 
 
@@ -165,10 +163,9 @@ def _last(run: Run) -> Table:
     table.add_column("algorithm", overflow="fold", min_width=9)
     for head in ("rounds", "accuracy (%)", *(name.replace("_", " ") for name in kept), "traffic"):
         table.add_column(head, justify="right", no_wrap=True)
-    total = run.experiment.get("rounds", run.last_round)
     for arm in run.arms:
         shared = arm.shared_rounds()
-        done = f"{shared[-1] if shared.size else 0}/{total}"
+        done = f"{shared[-1] if shared.size else 0}/{run.rounds}"
         if len(arm.curves) < len(arm.seeds):
             done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
         accuracy = _at_end(arm, "accuracy")

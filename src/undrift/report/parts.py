@@ -102,10 +102,9 @@ def _lead(run: Run, rows: Sequence[Row]) -> str:
 
 def _progress(run: Run) -> str:
     """A warning if a run has not come to its end."""
-    total = run.experiment.get("rounds", run.last_round)
-    if run.done >= total:
+    if run.finished:
         return ""
-    return f"{escape(run.name)} has done {run.done} of {total} rounds so far."
+    return f"{escape(run.name)} has done {run.done} of {run.rounds} rounds so far."
 
 
 def _cheapest(run: Run, rows: Sequence[Row]) -> str:

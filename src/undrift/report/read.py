@@ -142,9 +142,19 @@ class Run:
         return max(arm.last_round for arm in self.arms)
 
     @property
+    def rounds(self) -> int:
+        """How many it is to have; old runs do not say."""
+        rounds: int = self.experiment.get("rounds", self.last_round)
+        return rounds
+
+    @property
+    def finished(self) -> bool:
+        return self.done >= self.rounds
+
+    @property
     def done(self) -> int:
         """Rounds done, averaged over algorithms and seeds; who ended with a verdict is done."""
-        total, done = self.experiment.get("rounds", self.last_round), 0
+        total, done = self.rounds, 0
         pairs = [(arm, seed) for arm in self.arms for seed in arm.seeds]
         for arm, seed in pairs:
             curve = arm.curves.get(seed)

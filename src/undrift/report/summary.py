@@ -136,6 +136,12 @@ def peak(curve: Curve) -> float:
     return float(finite.max()) if finite.size else math.nan
 
 
+def best_peak(run: Run) -> float | None:
+    """The highest accuracy of the best algorithm, averaged over its seeds."""
+    peaks = (Estimate.of([peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
+    return max((one.mean for one in peaks if one), default=None)
+
+
 def tail(curve: Curve) -> float:
     """The mean accuracy of the last tenth of the evaluated rounds."""
     return float(curve["accuracy"][-math.ceil(len(curve.rounds) / 10) :].mean())

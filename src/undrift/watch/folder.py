@@ -14,7 +14,7 @@ from undrift.report.files import FILES
 from undrift.report.panels import panel_data
 from undrift.report.parts import render_parts
 from undrift.report.read import Run, merge, read_run, renamed
-from undrift.report.summary import Estimate, peak, summarise
+from undrift.report.summary import best_peak, summarise
 
 Stamp = tuple[tuple[int, int], ...]
 
@@ -63,13 +63,7 @@ class Entry:
             return "running"
         if run is None:
             return "broken"
-        return "finished" if run.done >= self.rounds else "interrupted"
-
-    @property
-    def rounds(self) -> int:
-        """How many it is to have."""
-        run = self.seen.run
-        return 0 if run is None else run.experiment.get("rounds", run.last_round)
+        return "finished" if run.finished else "interrupted"
 
     def facts(self) -> dict[str, Any]:
         """What the list says of it, as JSON."""
@@ -78,14 +72,13 @@ class Entry:
         run = self.seen.run
         if run is None:
             return common | {"error": self.seen.error}
-        peaks = (Estimate.of([peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
         return common | {
             "data": str(run.experiment.get("data", "")),
             "partition": str(run.experiment.get("partition", "")),
             "algorithms": [arm.label for arm in run.arms],
             "done": run.done,
-            "rounds": self.rounds,
-            "best": max((one.mean for one in peaks if one), default=None),
+            "rounds": run.rounds,
+            "best": best_peak(run),
         }
 
 
