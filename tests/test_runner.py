@@ -259,8 +259,19 @@ def test_what_a_run_says_of_itself(whole: Path) -> None:
     assert facts["hash"] == experiment().hash
     assert len(facts["groups"]) == 2
     (session,) = json.loads((whole / "environment.json").read_text())
-    assert {"python", "torch", "cores", "engine"} <= session.keys()
+    assert {"python", "cores", "engine"} <= session.keys()
+    assert {"torch", "mkl", "processor", "engine"} <= session["arithmetic"].keys()
     assert "all legs are done" in (whole / "run.log").read_text()
+
+
+def test_going_on_where_numbers_are_rounded_otherwise_is_told(tmp_path: Path) -> None:
+    stop_after(tmp_path, 5)
+    path = tmp_path / "environment.json"
+    sessions = json.loads(path.read_text())
+    sessions[0]["arithmetic"]["processor"] = "Other, AVX2"
+    path.write_text(json.dumps(sessions))
+    notes = [event.note for event in play(tmp_path) if event.kind == "note"]
+    assert any("began with processor Other, AVX2, now" in (note or "") for note in notes)
 
 
 @pytest.fixture

@@ -11,6 +11,10 @@ check_algorithm  laws that every algorithm obeys, ours and yours
 
 __version__ = "0.1.0"
 
+import os
+
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # undrift.arithmetic says why
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from undrift import checkpoint
+from undrift.arithmetic import misaligned
 from undrift.batches import Local
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm, Part, Struct
@@ -168,6 +170,21 @@ def restore(algorithm: Algorithm) -> None:
     _same_bits(whole, resumed, "after a restart")
 
 
+def addresses(algorithm: Algorithm) -> None:
+    """Where in memory a state and the data lie does not matter."""
+    task, data = _wide_problem()
+    elsewhere = replace(data)
+    object.__setattr__(elsewhere, "inputs", misaligned(data.inputs))
+    whole = list(_run(algorithm, task, data, total=2))[-1].state
+    half = list(_run(algorithm, task, data, total=1))[-1].state
+    shift = count(1)  # each vector lies otherwise
+    half.server = half.server.map(
+        lambda value: misaligned(value, next(shift)) if isinstance(value, Tensor) else value
+    )
+    moved = list(_run(algorithm, task, elsewhere, total=2, state=half))[-1].state
+    _same_bits(whole, moved, "at other addresses")
+
+
 def precision(algorithm: Algorithm) -> None:
     """In float32 the state is float32, and near to what float64 gives."""
     for a, b in zip(_replay(algorithm), _replay(algorithm, dtype=torch.float32), strict=True):
@@ -190,6 +207,7 @@ LAWS: dict[str, Law] = {
         stillness,
         storageless,
         restore,
+        addresses,
         precision,
     )
 }
@@ -224,6 +242,20 @@ def _problem() -> tuple[Task, FederatedData]:
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
     return Task(model), FederatedData.of_clients(_CLIENTS)
+
+
+def _wide_problem() -> tuple[Task, FederatedData]:
+    """One in float32 whose matrix products are large enough for vector instructions."""
+    rng = np.random.default_rng(8)
+    clients = [
+        (rng.normal(0, 1, (n, 50)).astype(np.float32), y)
+        for n, (_, y) in zip(_SIZES, _CLIENTS, strict=True)
+    ]
+    model = nn.Linear(50, 10)
+    with torch.no_grad():
+        model.weight.copy_(torch.from_numpy(rng.normal(0, 0.1, (10, 50))))
+        model.bias.zero_()
+    return Task(model), FederatedData.of_clients(clients)
 
 
 def _run(

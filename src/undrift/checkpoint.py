@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor
 
+from undrift.arithmetic import aligned
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.lock import Damaged, replace_file
@@ -86,7 +87,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {
+                name: aligned(file.get_tensor(name))  # which may lie at any address in the file
+                for name in file.keys()  # noqa: SIM118
+            }
     except OSError as error:
         raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
     except SafetensorError as error:

@@ -9,10 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from undrift import __version__
+from undrift import arithmetic
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
@@ -89,21 +86,15 @@ class RunFolder:
         """Note what this session runs on; returns what it should warn of, if anything."""
         here = {
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
-            "undrift": __version__,
             "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
             "platform": platform.platform(),
             "cores": os.cpu_count(),
         }
-        self.sessions.append(here | session)
+        bits = arithmetic.facts() | {"engine": session.get("rounding", "")}
+        self.sessions.append(here | session | {"arithmetic": bits})
         self._write("environment.json", self.sessions)
         self.log(f"session {len(self.sessions)} begins: {session.get('engine')}")
-        first, versions = self.sessions[0], ("undrift", "torch", "numpy")
-        other = [f"{name} {first.get(name)}" for name in versions if first.get(name) != here[name]]
-        if not other:
-            return None
-        return f"begun with {', '.join(other)}: bits may differ from those of an undisturbed run"
+        return arithmetic.change(self.sessions[0].get("arithmetic", {}), bits)
 
     def add(self, row: Row) -> Row:
         """Write one row of metrics, with the algorithm's label; returns it as written."""

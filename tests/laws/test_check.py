@@ -65,6 +65,14 @@ class HasATypo(Algorithm):
         return mean.dleta, Struct()
 
 
+@dataclass(frozen=True)
+class ComparesModels(Algorithm):
+    """Correct, but it rounds as dot products do, which MKL by itself computes by address."""
+
+    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+        return mean.delta * (s.x @ s.xbar), Struct(xbar=s.x - mean.delta)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "law"),
     [
@@ -81,6 +89,10 @@ class HasATypo(Algorithm):
 def test_a_broken_law_is_named(algorithm: Algorithm, law: str) -> None:
     with pytest.raises(LawBroken, match=law):
         check_algorithm(algorithm)
+
+
+def test_dot_products_of_states_do_not_depend_on_their_addresses() -> None:
+    check_algorithm(ComparesModels(), ["addresses"])
 
 
 def test_what_is_asked_must_make_sense() -> None:

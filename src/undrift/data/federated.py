@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undrift.arithmetic import aligned
 from undrift.config import UndriftError
 
 Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
@@ -35,6 +36,12 @@ class FederatedData:
     transform: Transform | None = None
     held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """samples of the clients that validate and do not train"""
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "targets", "test_inputs", "test_targets"):
+            tensor = getattr(self, name)
+            if tensor.is_floating_point():  # others are looked up or converted, never multiplied
+                object.__setattr__(self, name, aligned(tensor))
 
     @classmethod
     def split(

@@ -1,0 +1,69 @@
+"""Bits do not depend on memory addresses, and what they depend on is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from undrift.arithmetic import ALIGNMENT, addresses_matter, aligned, change, facts, misaligned
+from undrift.data.federated import FederatedData
+
+LATE = """
+import json, sys
+import torch
+torch.randn(9, 9) @ torch.randn(9, 9)
+from pathlib import Path
+from undrift import AdaBest, Digits, IID, Local, Task, Uniform, checkpoint, federate, rounds
+from undrift.arithmetic import facts
+from undrift.engines import Sequential
+task, path = Task(torch.nn.Linear(64, 10)), Path(sys.argv[1])
+data = federate(Digits(), IID(clients=10), seed=0)
+for round in rounds(AdaBest(), task, data, total=2, sampler=Uniform(3), engine=Sequential()):
+    checkpoint.save(round.state, path)
+    loaded = checkpoint.load(path).server
+    assert float(loaded.x @ loaded.xbar) == float(round.server.x @ round.server.xbar)
+print(json.dumps(facts()))
+"""
+
+
+def test_products_are_the_same_at_every_address() -> None:
+    """MKL was told so when undrift was imported; without that it fails, on some processors."""
+    assert not addresses_matter()
+
+
+def test_a_process_that_multiplied_before_the_import_reads_states_bit_for_bit(
+    tmp_path: Path,
+) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "MKL_CBWR"}
+    command = [sys.executable, "-c", LATE, str(tmp_path / "state.safetensors")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["products"] in ("by address", "at any address")
+    assert {**found, "products": ""} == {**facts(), "products": ""}
+
+
+def test_what_lies_elsewhere_is_moved() -> None:
+    here = torch.randn(3, 5)
+    there = misaligned(here)
+    assert there.data_ptr() % ALIGNMENT
+    assert torch.equal(there, here)
+    assert aligned(here) is here
+    assert aligned(there).data_ptr() % ALIGNMENT == 0
+    data = FederatedData.split((there, torch.zeros(3)), (there, torch.zeros(3)), [[0, 1, 2]])
+    assert data.inputs.data_ptr() % ALIGNMENT == data.test_inputs.data_ptr() % ALIGNMENT == 0
+
+
+def test_a_change_of_arithmetic_is_told() -> None:
+    here = facts()
+    assert change(here, here) is None
+    assert change({}, here) is None  # a run of an older version, which did not record it
+    told = change({**here, "processor": "Other, AVX2"}, here)
+    assert told is not None
+    assert "processor Other, AVX2, now " in told
+    assert "may differ in its last digits" in told
