@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -262,57 +263,100 @@ def test_a_rule_that_cannot_be_recorded_runs_in_python(caplog: pytest.LogCapture
     assert "Sorts() trains in Python: a local step with torch.sort" in caplog.text
 
 
-def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache folder, in which the library is looked for anew."""
     monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    native.problem.cache_clear()
+    yield tmp_path
+    native.problem.cache_clear()
+
+
+def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(cache))
     monkeypatch.delenv("CXX", raising=False)
-    native.problem.cache_clear()
-    try:
-        task, data = federation("linear")
-        engine = Auto(2)
-        told = prepare(engine, task, data, Local())
-        assert "in Python: there is no C++ compiler; install one" in told
-        assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
-    finally:
-        native.problem.cache_clear()
+    task, data = federation("linear")
+    engine = Auto(2)
+    told = prepare(engine, task, data, Local())
+    assert "in Python: there is no C++ compiler; install one" in told
+    assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
 
 
-def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
+def test_a_compiler_that_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
-    native.problem.cache_clear()
-    try:
-        with pytest.raises(UndriftError, match="could not be compiled"):
-            native.load()
-        assert not list(tmp_path.rglob("*.so"))
-    finally:
-        native.problem.cache_clear()
+    with pytest.raises(UndriftError, match="could not be compiled"):
+        native.load()
+    assert not list(cache.rglob("*.so"))
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path / "file"))
-    native.problem.cache_clear()
-    try:
-        task, data = federation("linear")
-        assert "set UNDRIFT_CACHE" in prepare(Auto(2), task, data, Local())
-    finally:
-        native.problem.cache_clear()
+def test_a_cache_that_cannot_be_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache / "file").write_text("")
+    monkeypatch.setenv("UNDRIFT_CACHE", str(cache / "file"))
+    assert "set UNDRIFT_CACHE" in str(native.problem())
+
+
+def test_a_user_without_a_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UNDRIFT_CACHE")
+
+    def homeless(name: str) -> str:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pooch.os_cache", homeless)
+    assert "set UNDRIFT_CACHE" in str(native.problem())
+
+
+def planted(cache: Path) -> Path:
+    """A library of somebody else where ours would be, with the right checksum."""
+    library = cache / "native" / f"undrift-{native.fingerprint()}.so"
+    library.parent.mkdir(mode=0o700)
+    library.write_bytes(b"harm")
+    library.with_suffix(".sha256").write_text(hashlib.sha256(b"harm").hexdigest())
+    return library
+
+
+@pytest.mark.skipif(os.name == "nt", reason="rights of files are others on Windows")
+@pytest.mark.parametrize("what", ["folder", "library"])
+def test_a_library_that_others_could_have_planted_is_not_loaded(
+    what: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = planted(cache)
+    (library if what == "library" else library.parent).chmod(0o777)
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: pytest.fail("it was loaded"))
+    assert "others may write to it" in str(native.problem())
+
+
+def test_a_library_that_was_cut_is_built_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(cache).write_bytes(b"ha")
+    built: list[Path] = []
+    monkeypatch.setattr(native, "_compile", built.append)
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
+    assert native.problem() is None
+    assert [path.suffix for path in built] == [".so"]
+
+
+def test_a_client_without_a_finite_loss_changes_nothing_for_others() -> None:
+    """Whichever batch a worker meets first, its steps are recorded all the same."""
+    task, data = federation("linear")
+    for bad in (math.nan, math.inf):
+        data.inputs[data.rows(0)] = bad
+        ends = [last(task, data, Compiled(workers)) for workers in (1, 5)]
+        assert gap(*ends) == 0
+        trainer = Recorded(task.replica())
+        assert trainer._program(*data.client(0), torch.arange(2)[None]) is not None
 
 
 # Auto
 
 
-def test_auto_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial is made once; what it found rules afterwards, on this machine."""
-    native.load()
-    monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
+def test_auto_chooses_by_the_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No clock, and nothing that a cache remembers, decides about bits."""
+
+    def forbidden() -> float:
+        raise AssertionError("a clock was read")
+
+    monkeypatch.setattr(time, "perf_counter", forbidden)
     task, data = federation("linear")
-    told = prepare(Auto(2), task, data, Local())
-    (file,) = tmp_path.rglob("trials/*.json")
-    assert told == "2 workers, compiled" or "times as long" in told
-    file.write_text(json.dumps("an earlier trial said so"))
-    assert prepare(Auto(2), task, data, Local()) == "2 workers, in Python: an earlier trial said so"
+    assert prepare(Auto(2), task, data, Local()) == "2 workers, compiled"
 
 
 def test_workers_must_be_some() -> None:
@@ -355,10 +399,8 @@ def test_other_workers_stop_after_an_error() -> None:
         return item
 
     task, _ = federation("linear")
-    began = time.perf_counter()
     with pytest.raises(ValueError, match="broken"):
         list(Threads(2).map(job, task, range(8)))
-    assert time.perf_counter() - began < 5
 
 
 def test_a_stopped_walk_ends_at_once() -> None:
@@ -372,35 +414,37 @@ def test_a_stopped_walk_ends_at_once() -> None:
 
 LONG = """
 import torch
+from dataclasses import dataclass
 from undrift import FedAvg, FederatedData, Local, Task, Uniform, rounds
 from undrift.engines import Compiled
 clients = [(torch.randn(100, 1000), torch.randint(3, (100,))) for _ in range(4)]
 data = FederatedData.of_clients(clients)
 local = Local(steps=10**5)
+
+@dataclass(frozen=True)
+class Told(FedAvg):
+    def upload(self, *given):
+        print("a client finished", flush=True)
+        return super().upload(*given)
+
 engine = Compiled(2)
 engine.prepare(Task(torch.nn.Linear(1000, 100)), clients[0][0][:32], clients[0][1][:32])
 print("ready", flush=True)
-for _ in rounds(FedAvg(), Task(torch.nn.Linear(1000, 100)), data, total=1, sampler=Uniform(4),
+for _ in rounds(Told(), Task(torch.nn.Linear(1000, 100)), data, total=1, sampler=Uniform(4),
                 local=local, engine=engine):
     pass
 """
 
 
-def test_ctrl_c_stops_within_a_second() -> None:
+def test_ctrl_c_stops_in_the_middle_of_a_client() -> None:
     native.load()
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-c", LONG],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
+        [sys.executable, "-c", LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(1.5)
+    time.sleep(0.5)  # it is on its way by now; if not, it stops even so
     process.send_signal(signal.SIGINT)
-    began = time.perf_counter()
-    _, errors = process.communicate(timeout=30)
-    assert time.perf_counter() - began < 5  # one second, and room for a busy machine
+    said, errors = process.communicate()
     assert "KeyboardInterrupt" in errors
+    assert said == ""  # no client had to finish first

@@ -1,19 +1,13 @@
-"""Threads whose local training runs as a recorded program, and the choice between engines."""
+"""Threads whose local training runs as a recorded program, and the engine for everybody."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from undrift import native
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.local import Trainer
@@ -39,78 +33,41 @@ class Compiled(Threads):
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
         if task not in self._about:
-            reason, _ = trial(task, inputs, targets)
-            self._about[task] = _told(self.workers, reason)
+            reason = obstacle(task, inputs, targets)
+            how = f"in Python: {reason}" if reason else "compiled"
+            self._about[task] = f"{self.workers} workers, {how}"
         return self._about[task]
 
 
 class Auto:
-    """`Compiled` where it works and pays, else `Threads`; on a GPU, `Sequential`.
+    """`Compiled`, or `Sequential` on a GPU.
 
     workers  as of `Threads`
 
-    The choice depends on a short trial, made once for a model on a machine and remembered in the
-    cache folder, so that a run that is repeated gives the same bits.
+    The choice depends on the task alone, never on a clock, so that a run that is repeated gives the
+    same bits. A recorded step is as fast as one in Python or faster, whatever the model.
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.threads, self.compiled = Threads(workers), Compiled(workers)
-        self._chosen: WeakKeyDictionary[Task, tuple[Engine, str]] = WeakKeyDictionary()
+        self._compiled, self._sequential = Compiled(workers), Sequential()
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
-        if task not in self._chosen:
-            self._chosen[task] = self._choose(task, inputs, targets)
-        return self._chosen[task][1]
-
-    def _choose(self, task: Task, inputs: Tensor, targets: Tensor) -> tuple[Engine, str]:
-        if task.x0.device.type != "cpu":
-            return Sequential(), f"one client after another, on {task.x0.device}"
-        reason = _remembered(task, inputs, targets)
-        return self.threads if reason else self.compiled, _told(self.threads.workers, reason)
+        return self._engine(task).prepare(task, inputs, targets)
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
-        engine, _ = self._chosen.get(task, (self.threads, ""))
-        return engine.map(job, task, items)
+        return self._engine(task).map(job, task, items)
+
+    def _engine(self, task: Task) -> Engine:
+        return self._compiled if task.x0.device.type == "cpu" else self._sequential
 
 
-def _told(workers: int, reason: str | None) -> str:
-    """What an engine does, in a line."""
-    return f"{workers} workers, " + (f"in Python: {reason}" if reason else "compiled")
-
-
-def _remembered(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
-    """Why this model should not run compiled, from the cache or from a trial."""
-    if reason := native.problem():
-        return reason
-    loss = getattr(task.loss, "__qualname__", type(task.loss).__qualname__)
-    about = (str(task.model), loss, len(task.x0), task.x0.dtype, inputs.shape, inputs.dtype)
-    key = hashlib.sha256(repr((native.fingerprint(), about)).encode()).hexdigest()[:16]
-    file = native.folder() / "trials" / f"{key}.json"
-    if file.exists():
-        found: str | None = json.loads(file.read_text())
-        return found
-    reason, ratio = trial(task, inputs, targets)
-    if reason is None and ratio < 0.9:
-        reason = f"compiled, a step takes {1 / ratio:.1f} times as long"
-    if not math.isnan(ratio):
-        with suppress(OSError):  # a cache that cannot be written
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(reason))
-    return reason
-
-
-def trial(task: Task, inputs: Tensor, targets: Tensor) -> tuple[str | None, float]:
-    """Why a model cannot be recorded, if it cannot, and how much faster a recorded step is."""
+def obstacle(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
+    """Why local steps on batches like this one cannot be recorded, if they cannot."""
     trainer = Recorded(task.replica())
-    seconds = []
-    for gradient in (trainer.task.gradient, trainer.gradient):
-        for _ in range(3):
-            began = time.perf_counter()
-            try:
-                with Keyed(trainer.generator):
-                    gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
-            except Exception as error:  # a client will meet it again, and say where
-                return f"a step fails: {error}", math.nan
-            last = time.perf_counter() - began
-        seconds.append(last)
-    return next(iter(trainer.reasons.values()), None), seconds[0] / seconds[1]
+    for gradient in trainer.task.gradient, trainer.gradient:  # in Python first, for its errors
+        try:
+            with Keyed(trainer.generator):
+                gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
+        except Exception as error:  # a client will meet it again, and say where
+            return f"a step fails: {error}"
+    return next(iter(trainer.reasons.values()), None)

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from undrift.config import UndriftError
+from undrift.lock import replace_file
 
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
 FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
@@ -34,29 +35,56 @@ def problem() -> str | None:
     """Why the library cannot be had, after one attempt; None once it is loaded."""
     from filelock import FileLock  # imported where it is used, as it takes a while
 
-    library = folder() / f"undrift-{fingerprint()}.so"
     try:
-        if not library.exists():
-            library.parent.mkdir(parents=True, exist_ok=True)
+        library = folder() / f"undrift-{fingerprint()}.so"
+        library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_strangers(library.parent)
+        if not _whole(library):
             with FileLock(library.with_suffix(".lock")):
-                if not library.exists():
+                if not _whole(library):
                     _compile(library)
+        _refuse_strangers(library)
+        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
     except UndriftError as error:
         return str(error)
     except OSError as error:
-        return f"the fast engine could not be built in {folder()} ({error}); set UNDRIFT_CACHE"
-    try:
-        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
-    except OSError as error:
-        return f"{library} cannot be loaded ({error}); delete it to build it anew"
+        return f"the fast engine cannot be had from {folder()} ({error}); set UNDRIFT_CACHE"
     return None
 
 
 def folder() -> Path:
-    """Where what was compiled and tried is kept: in $UNDRIFT_CACHE, or the user's cache folder."""
+    """Where what was compiled is kept: in $UNDRIFT_CACHE, or the user's cache folder."""
     import pooch  # as above
 
-    return Path(os.environ.get("UNDRIFT_CACHE") or pooch.os_cache("undrift")) / "native"
+    try:
+        return Path(os.environ.get("UNDRIFT_CACHE") or pooch.os_cache("undrift")) / "native"
+    except RuntimeError as error:  # a user without a home
+        raise UndriftError(f"there is no cache folder ({error}); set UNDRIFT_CACHE") from None
+
+
+def _refuse_strangers(path: Path) -> None:
+    """Code that others could have put there is not run."""
+    if os.name == "nt":
+        return  # whose folders have other rights
+    found = path.stat()
+    if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
+        raise UndriftError(
+            f"{path} belongs to another user, or others may write to it, so the fast engine is "
+            f"not loaded from there; `chmod go-w` it, or set UNDRIFT_CACHE to a folder of your own"
+        )
+
+
+def _whole(library: Path) -> bool:
+    """Whether the library is there as it was written: one that was cut would kill the process."""
+    try:
+        expected = _checksum_file(library).read_bytes()
+        return hashlib.sha256(library.read_bytes()).hexdigest().encode() == expected
+    except FileNotFoundError:
+        return False
+
+
+def _checksum_file(library: Path) -> Path:
+    return library.with_suffix(".sha256")
 
 
 def _compiler() -> str:
@@ -95,7 +123,9 @@ def _compile(library: Path) -> None:
         libraries = [f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{root / 'lib'}"]
         _run(jobs)
         _run([[compiler, "-shared", *objects, "-o", result, *libraries]])
-        Path(result).replace(library)
+        content = Path(result).read_bytes()
+        replace_file(library, content)
+        replace_file(_checksum_file(library), hashlib.sha256(content).hexdigest().encode())
 
 
 def _run(commands: list[list[str]]) -> None:
