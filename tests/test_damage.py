@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import undrift
 from undrift.checksums import Checksums
 from undrift.cli import main
 from undrift.config import UndriftError
@@ -318,3 +321,20 @@ def test_the_command(kept: Path, whole: Path, capsys: Shown) -> None:
     lock.close()
     with pytest.raises(SystemExit):
         main(["verify"])
+
+
+WITHOUT_INIT = """
+import sys, types
+package = types.ModuleType("undrift")
+package.__path__, package.__version__ = [sys.argv[1]], ""
+sys.modules["undrift"] = package
+import undrift.commands.verify
+sys.exit("torch" in sys.modules)
+"""
+
+
+def test_looking_needs_no_torch() -> None:
+    package = str(Path(undrift.__file__).parent)
+    assert (
+        subprocess.run([sys.executable, "-c", WITHOUT_INIT, package], check=False).returncode == 0
+    )
