@@ -35,7 +35,7 @@ def experiment() -> Experiment:
         "local": "Local(lr=0.1, steps=2, batch_size=8)",
         "sampler": "AdaFL(clients=4)",
     }
-    return Experiment(**texts, rounds=24, seeds=(0, 1), every=4, dropout=0.1, all_clients=True)
+    return Experiment(**texts, rounds=24, seeds=(0, 1), every=1, dropout=0.1, all_clients=True)
 
 
 def play(folder: Path) -> None:

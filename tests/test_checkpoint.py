@@ -15,6 +15,7 @@ from torch import Tensor
 from undrift import checkpoint
 from undrift.config import UndriftError
 from undrift.core import Struct
+from undrift.lock import Damaged
 from undrift.rounds import State
 from undrift.store import Store
 
@@ -84,13 +85,17 @@ def test_with_folders_rows_stay_where_they_are(models: bool, tmp_path: Path) -> 
     close(loaded)
 
 
-def test_empty_stores_are_not_missing_ones(tmp_path: Path) -> None:
-    made = State(server=Struct(), buffers=torch.zeros(0), clients=Store(), models=Store())
+@pytest.mark.parametrize("folders", [True, False])
+def test_empty_stores_are_not_missing_ones(folders: bool, tmp_path: Path) -> None:
+    clients, models = (Store(tmp_path / name if folders else None) for name in ("a", "b"))
+    made = State(server=Struct(), buffers=torch.zeros(0), clients=clients, models=models)
     checkpoint.save(made, tmp_path / "state")
+    close(made)
     loaded = checkpoint.load(tmp_path / "state")
     assert loaded.models is not None
     assert len(loaded.models) == len(loaded.clients) == 0
     assert loaded.attention is None
+    close(loaded)
 
 
 def test_kept_checkpoints_survive_many_rounds_in_little_space(tmp_path: Path) -> None:
@@ -133,8 +138,25 @@ def test_a_changed_bit_is_found(tmp_path_factory: pytest.TempPathFactory, data: 
     changed = bytearray(whole)
     changed[place] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(changed)
-    with pytest.raises(UndriftError, match="checkpoint"):
+    with pytest.raises(Damaged, match="checkpoint"):
         checkpoint.load(path)
+
+
+@pytest.mark.parametrize("key", [b'"checksum"', b'"undrift"'])
+def test_a_changed_key_is_damage_too(key: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "changed"
+    checkpoint.save(state(), path)
+    path.write_bytes(path.read_bytes().replace(key, key[:-2] + b'x"'))
+    with pytest.raises(Damaged, match="its checksum is wrong or missing"):
+        checkpoint.load(path)
+
+
+def test_tensors_are_aligned_as_those_that_were_saved(tmp_path: Path) -> None:
+    checkpoint.save(state(), tmp_path / "state")
+    loaded = checkpoint.load(tmp_path / "state").server
+    tensors = [value for _, value in loaded.leaves() if isinstance(value, Tensor)]
+    assert len(tensors) == 3
+    assert [tensor.data_ptr() % 64 for tensor in tensors] == [0, 0, 0]
 
 
 @given(share=st.floats(0, 0.999))
@@ -152,6 +174,36 @@ def test_other_files_and_folders_are_refused(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "missing")
     with pytest.raises(UndriftError, match="cannot be written"):
         checkpoint.save(state(), tmp_path / "missing" / "state")
+
+
+def test_a_file_that_cannot_be_opened_now_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more_files(*_: Any, **__: Any) -> None:
+        raise RuntimeError("unable to open file: Too many open files")
+
+    checkpoint.save(state(), tmp_path / "state")
+    monkeypatch.setattr("undrift.checkpoint.safe_open", no_more_files)
+    with pytest.raises(UndriftError, match="Too many open files") as caught:
+        checkpoint.load(tmp_path / "state")
+    assert not isinstance(caught.value, Damaged)
+
+
+def test_a_state_does_not_lead_out_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    made, path = state(tmp_path / "elsewhere", models=False), tmp_path / "run" / "state"
+    with pytest.raises(UndriftError, match="elsewhere/clients', outside of"):
+        checkpoint.save(made, path)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_beside", lambda path, folder: Path(folder))
+        checkpoint.save(made, path)
+    close(made)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UndriftError, match=r"\.\./elsewhere/clients', outside of"):
+        checkpoint.load(path)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_state_whose_folder_is_in_use_is_refused(tmp_path: Path) -> None:

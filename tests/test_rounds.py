@@ -103,7 +103,7 @@ def test_dropouts_do_not_change_the_cohorts() -> None:
 def test_a_round_without_anybody_changes_nothing(name: str) -> None:
     first = run(name, total=1)[-1].state
     kept = copy.deepcopy(first)
-    for now in run(name, total=3, dropout=1.0, state=first):
+    for now in run(name, total=3, dropout=1 - 1e-9, state=first):
         assert now.delivered == ()
         assert len(now.dropped) == 5
         assert now.mean is None
@@ -131,9 +131,10 @@ def test_the_population_must_exist(population: list[int]) -> None:
         run("fedavg", total=1, sampler=Uniform(2), population=lambda t: population)
 
 
-def test_dropout_is_a_probability() -> None:
-    with pytest.raises(UndriftError, match="must be between 0 and 1"):
-        run("fedavg", dropout=1.5)
+@pytest.mark.parametrize("rate", [-0.5, 1.0, 1.5, math.nan])
+def test_dropout_is_a_probability(rate: float) -> None:
+    with pytest.raises(UndriftError, match="must be at least 0 and less than 1"):
+        run("fedavg", dropout=rate)
 
 
 def test_a_client_without_samples_is_reported() -> None:

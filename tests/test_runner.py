@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from undrift.metrics import Meter
 from undrift.metrics_file import MetricsFile
 from undrift.rounds import Server
 from undrift.runner import Event, run
-from undrift.runs import RunFolder
+from undrift.runs import RunFolder, leg_name
 
 
 def experiment(**options: Any) -> Experiment:
@@ -244,6 +245,28 @@ def test_rows_that_were_lost_or_torn_are_measured_again(whole: Path, tmp_path: P
     assert results(tmp_path) == results(whole)
 
 
+@pytest.mark.parametrize("name", ["r*", "[a]"])
+def test_columns_are_of_this_run_alone(name: str, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    shutil.copytree(whole, tmp_path / name)
+    (tmp_path / name / "metrics.parquet").unlink()
+    play(tmp_path / name)
+    assert len(polars.read_parquet((tmp_path / name / "metrics.parquet").read_bytes())) == 8
+
+
+def test_columns_that_cannot_be_made_are_a_note(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def panic(rows: bytes, run: str) -> bytes:
+        raise polars.exceptions.PanicException("no threads")
+
+    monkeypatch.setattr("undrift.metrics_file._columns", panic)
+    play(tmp_path)
+    assert results(tmp_path) == results(whole)
+    log = (tmp_path / "run.log").read_text()
+    assert "metrics.parquet is not written (PanicException: no threads)" in log
+
+
 def test_columns_have_every_row(whole: Path) -> None:
     table = polars.read_parquet(whole / "metrics.parquet")
     rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
@@ -330,13 +353,6 @@ def test_an_engine_that_rounds_otherwise_is_refused(half: Path) -> None:
         play(half, engine="threads")
 
 
-def test_a_line_that_is_no_row_is_refused(half: Path) -> None:
-    with (half / "metrics.jsonl").open("a") as file:
-        file.write("what is this\n")
-    with pytest.raises(UndriftError, match="what is this"):
-        play(half)
-
-
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
     """As if the disk were full."""
@@ -364,6 +380,35 @@ def test_a_folder_is_let_go_of_when_opening_fails(tmp_path: Path) -> None:
     with pytest.raises(UndriftError):
         RunFolder(tmp_path, made, *made.check())
     assert not (tmp_path / ".pid").exists()
+
+
+def test_long_names_are_cut_and_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = ["é" * 200 + "1", "é" * 200 + "2", "AdaBest"]
+    monkeypatch.setattr("undrift.runs.labels", lambda made: long)
+    made = experiment(algorithms=["fedavg", "fedprox", "adabest"], rounds=1, every=1)
+    paths = [leg_name(made, one, 0) for one in made.algorithms]
+    assert paths[2] == "2-AdaBest-seed0"
+    assert all(path[2:].startswith("é" * 30 + "-") for path in paths[:2])
+    assert len({path[2:] for path in paths}) == 3  # also without their numbers
+    play(tmp_path, made)
+    assert {path.stem for path in (tmp_path / "models").iterdir()} == set(paths)
+
+
+def test_a_folder_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UndriftError, match=r"cannot be written \(File name too long\)"):
+        play(tmp_path / ("x" * 5000))
+
+
+def test_nobody_may_deliver_before_the_first_checkpoint(tmp_path: Path) -> None:
+    made = experiment(dropout=1 - 1e-9, rounds=2)
+    stop = run(made, tmp_path, engine="sequential", save_every=0.0)
+    while next(stop).round < 1:
+        pass
+    stop.close()
+    begun = [event.round for event in play(tmp_path, made) if event.kind == "begin"]
+    assert begun == [1, 0]
+    with pytest.raises(UndriftError, match="dropout must be a number >= 0 and < 1"):
+        experiment(dropout=1.0)
 
 
 SCRIPT = "import sys; from undrift.cli import main; main(sys.argv[1:])"

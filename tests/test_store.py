@@ -23,7 +23,7 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.lock import Lock
+from undrift.lock import Lock, holder
 from undrift.store import OVERHEAD, Index, Store
 
 N = 5
@@ -414,6 +414,40 @@ def test_a_folder_held_by_a_living_process_is_refused(tmp_path: Path) -> None:
         other.kill()
         other.wait()
         Store(tmp_path).close()
+
+
+def test_a_number_is_no_lock(tmp_path: Path) -> None:
+    (tmp_path / ".pid").write_text(str(os.getpid()))
+    assert holder(tmp_path) is None
+    lock = Lock(tmp_path)
+    (tmp_path / ".pid").write_text("4194305")  # more than any here: that of another container
+    assert holder(tmp_path) == 4194305
+    lock.close()
+    (tmp_path / ".pid").write_text(str(os.getpid()))
+    assert holder(tmp_path) is None
+
+
+def test_who_only_looks_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr("undrift.lock.PATIENCE", 60.0)
+    Lock(tmp_path).close()
+    with (tmp_path / ".lock").open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        (tmp_path / ".pid").write_text("7")
+        assert holder(tmp_path) is None
+        threading.Timer(0.02, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        Lock(tmp_path).close()
+
+
+def test_names_in_an_index_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+    with Store(tmp_path / "a") as store:
+        store.put(1, Struct(h=torch.ones(2)))
+        index = store.flush()
+    form = bytes(index["form"].tolist()).replace(b"h", b"../h")
+    index["form"] = torch.tensor(list(form), dtype=torch.uint8)
+    with pytest.raises(UndriftError, match=r"'\.\./h' is no name of a field"):
+        Store.restore(tmp_path / "a", index)
+    assert not (tmp_path / "h.slab").exists()
 
 
 def test_a_folder_is_held_by_one_store_of_this_process_too(tmp_path: Path) -> None:

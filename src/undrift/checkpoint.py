@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 from torch import Tensor
 
-from undrift.arithmetic import aligned
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.lock import Damaged, replace_file
 from undrift.rounds import State
 from undrift.store import BUDGET, Index, Store
+from undrift.tensor_file import Content, checksum
 
 FORMAT = 2
 
@@ -87,46 +86,65 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {
-                name: aligned(file.get_tensor(name))  # which may lie at any address in the file
-                for name in file.keys()  # noqa: SIM118
-            }
-    except OSError as error:
+            # Copies lie in torch's own memory: products may round by address (undrift.arithmetic).
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (OSError, RuntimeError) as error:  # the latter if no more files can be opened
         raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
     except SafetensorError as error:
         raise Damaged(f"{path} cannot be read as a checkpoint: {error}; give another one") from None
-    text, checksum = metadata.get("undrift", ""), metadata.get("checksum")
-    if checksum and checksum != _checksum(text, tensors):
-        raise Damaged(f"{path} is damaged: its checksum is wrong; give another checkpoint")
-    facts = json.loads(text) if checksum else {}
+    text = metadata.get("undrift", "")
+    if metadata.get("checksum") != _checksum(text, tensors):
+        raise Damaged(
+            f"{path} is damaged: its checksum is wrong or missing; give another checkpoint"
+        )
+    facts: dict[str, Any] = json.loads(text)
     if facts.get("format") != FORMAT:
         raise UndriftError(f"{path} is not a checkpoint of this version of undrift")
     return facts, tensors
 
 
 def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    """Of all that a checkpoint holds."""
-    checksum = zlib.crc32(text.encode())
-    for name, tensor in sorted(tensors.items()):
-        checksum = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), checksum)
-        data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
-        checksum = zlib.crc32(data, checksum)
-    return f"{checksum:08x}"
+    return checksum(
+        text,
+        {
+            name: Content(str(tensor.dtype), list(tensor.shape), _bytes(tensor))
+            for name, tensor in tensors.items()
+        },
+    )
+
+
+def _bytes(tensor: Tensor) -> Any:
+    """What a tensor holds, as a buffer; an empty one may have strides that cannot be viewed."""
+    if not tensor.numel():
+        return b""
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _take_rows(store: Store, place: str, path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """A store as JSON: where its folder is, or all that is in it."""
     if store.folder is None:
         return {"rows": {i: _take_apart(me, f"{place}.{i}", tensors) for i, me in store.items()}}
+    folder = os.path.relpath(_beside(path, store.folder.absolute()), path.parent)
     tensors |= {f"{place}.{name}": column for name, column in store.flush().items()}
-    return {"folder": os.path.relpath(store.folder, path.parent)}
+    return {"folder": folder}
+
+
+def _beside(path: Path, folder: str | Path) -> Path:
+    """A store's folder, which must be within that of the checkpoint: it is written to."""
+    within = path.parent / folder
+    if not within.resolve().is_relative_to(path.parent.resolve()):
+        raise UndriftError(
+            f"{path}: what clients remember would be in {str(folder)!r}, outside of "
+            f"{str(path.parent)!r}; keep it in a folder there"
+        )
+    return within
 
 
 def _put_rows(
     facts: dict[str, Any], place: str, path: Path, tensors: dict[str, Tensor], budget: int
 ) -> Store:
     if "folder" in facts:
-        return Store.restore(path.parent / facts["folder"], _index(place, tensors), budget)
+        return Store.restore(_beside(path, facts["folder"]), _index(place, tensors), budget)
     store = Store(budget=budget)
     for i, parts in facts["rows"].items():
         store.put(int(i), _put_together(parts, f"{place}.{i}", tensors))

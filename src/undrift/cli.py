@@ -21,6 +21,7 @@ from undrift.commands.profile import profile
 from undrift.commands.report import report
 from undrift.commands.resume import resume
 from undrift.commands.show import ls, show
+from undrift.commands.verify import verify
 from undrift.commands.watch import watch
 from undrift.config import UndriftError
 
@@ -35,6 +36,7 @@ app.command(compare)
 app.command(run_file, name="run")
 app.command(resume)
 app.command(fork)
+app.command(verify)
 app.command(report)
 app.command(watch)
 app.command(ls)

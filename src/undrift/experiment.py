@@ -59,7 +59,7 @@ class Experiment(Config):
     every: int = whole(5, ge=1)
     validation: int = whole(0, ge=0)
     target: float | None = real(None, gt=0, le=1, optional=True)
-    dropout: float = real(0.0, ge=0, le=1)
+    dropout: float = real(0.0, ge=0, lt=1)
     all_clients: bool = flag(False)
     fairness: bool = flag(False)
     origin: Origin | None = member(Origin, None, optional=True)

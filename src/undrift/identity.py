@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from undrift import __version__
 from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
+from undrift.entries import is_session
 from undrift.experiment import Experiment
+from undrift.lock import writing
 from undrift.names import labels
-from undrift.report.files import FORMAT, read_experiment
+from undrift.report.files import FORMAT, read_experiment, read_names
 from undrift.task import Task
 
 DATA = ("clients", "train_samples", "test_samples", "checksum")
@@ -43,7 +45,9 @@ def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[st
 def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
     """Only an empty folder, or one with this very experiment on these very data, may be used."""
     path = folder / "experiment.json"
-    if not path.exists():
+    with writing(folder):
+        begun = path.exists()
+    if not begun:
         if folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir()):
             raise UndriftError(
                 f"{folder} holds something else already; choose another folder with --out"
@@ -74,7 +78,12 @@ def stored_experiment(folder: Path) -> Experiment:
     found = read_experiment(folder / "experiment.json")
     toml = folder / "experiment.toml"
     texts = {field.name: found[field.name] for field in fields(Experiment) if field.name in found}
-    texts["algorithms"] = [one["name"] for one in found["algorithms"]]
+    for field in fields(Experiment):
+        if field.default is MISSING and field.name not in found:
+            raise UndriftError(
+                f"{folder / 'experiment.json'} lacks {field.name}; bring it back from a copy"
+            )
+    texts["algorithms"] = list(read_names(folder / "experiment.json", found["algorithms"]))
     try:
         experiment = Experiment(**texts)
     except UndriftError as error:
@@ -95,17 +104,18 @@ def stored_experiment(folder: Path) -> Experiment:
 
 def last_data_dir(folder: Path) -> Path | None:
     """Where the last session found its data, if it was told where."""
-    told = [one["data_dir"] for one in stored_sessions(folder) if one.get("data_dir")]
-    return Path(told[-1]) if told else None
+    told = [one.get("data_dir") for one in stored_sessions(folder)]
+    texts = [one for one in told if one and isinstance(one, str)]
+    return Path(texts[-1]) if texts else None
 
 
 def stored_sessions(folder: Path) -> list[dict[str, Any]]:
     """What environment.json says of each session; nothing if it cannot be read."""
     try:
         found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [one for one in found if is_session(one)] if isinstance(found, list) else []
 
 
 def _told(value: Any) -> str:

@@ -13,6 +13,9 @@ from undrift.config import UndriftError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+PATIENCE = 0.1
+"""seconds to try for a lock; who only looks whether it is held lets go of it in a moment"""
+
 
 class Damaged(UndriftError):
     """A file does not hold what was written to it."""
@@ -30,7 +33,7 @@ class Lock:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                self._lock.acquire(timeout=0)
+                self._lock.acquire(timeout=PATIENCE, poll_interval=0.01)
             except Timeout:
                 raise UndriftError(
                     f"{folder} is in use by {self._who()}; "
@@ -50,12 +53,30 @@ class Lock:
 
 
 def holder(folder: Path) -> int | None:
-    """The process on this machine that holds a folder; None if there is none.
+    """The process that holds a folder, by its number where it runs; None if there is none.
 
-    A process that was killed leaves its number behind: then that process is no longer there.
+    A process that was killed leaves its number behind, but not its lock.
     """
     number = _number(folder / ".pid")
-    return number if number is not None and _alive(number) else None
+    return number if number is not None and _held(folder / ".lock", number) else None
+
+
+def _held(path: Path, process: int) -> bool:
+    """Whether anybody holds a lock; where that cannot be asked, whether the process is there."""
+    if sys.platform == "win32":
+        return _alive(process)
+    from fcntl import LOCK_NB, LOCK_SH, flock
+
+    try:
+        with path.open("rb") as file:
+            flock(file, LOCK_SH | LOCK_NB)  # which all who only look may have at once
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:  # not ours to read, or a file system without locks
+        return _alive(process)
+    return False
 
 
 def _number(path: Path) -> int | None:

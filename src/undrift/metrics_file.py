@@ -6,49 +6,92 @@ import io
 import json
 import math
 import os
+import zlib
+from collections.abc import Callable, Container
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from undrift.config import UndriftError
+from undrift.entries import Place, Row, read_row
 from undrift.lock import replace_file, writing
 
-Row = dict[str, Any]
-Place = tuple[str, int]
-"""A leg: algorithm and seed."""
+
+class Tally:
+    """The rounds of each leg that have a row, and the checksum of its rows up to each of them."""
+
+    def __init__(self) -> None:
+        self._legs: dict[Place, dict[int, tuple[float, int]]] = {}
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return sum(map(len, self._legs.values()))
+
+    def add(self, row: Row, line: bytes) -> None:
+        leg = self._legs.setdefault(_place(row), {})
+        before = next(reversed(leg.values()))[1] if leg else 0
+        leg.pop(row["round"], None)  # so that what came last is last
+        leg[row["round"]] = row.get("seconds") or 0.0, zlib.crc32(line, before)
+
+    def cut(self, place: Place, last: int) -> None:
+        """Forget the rounds of a leg after one."""
+        self._legs[place] = {t: told for t, told in self._legs[place].items() if t <= last}
+
+    def rounds(self, place: Place) -> set[int]:
+        """The rounds after which a leg was evaluated."""
+        return set(self._legs.get(place, ()))
+
+    def seconds(self, place: Place) -> float:
+        """The time that a leg had taken at its last evaluation."""
+        return max((seconds for seconds, _ in self._legs.get(place, {}).values()), default=0.0)
+
+    def sums(self, place: Place, last: int) -> Row:
+        """A leg's last row up to a round, how many there are up to it, and their checksum."""
+        leg = self._legs.get(place, {})
+        rounds = [t for t in leg if t <= last]
+        if not rounds:
+            return {"last": 0, "count": 0, "crc32": "00000000"}
+        return {"last": rounds[-1], "count": len(rounds), "crc32": f"{leg[rounds[-1]][1]:08x}"}
 
 
 class MetricsFile:
-    """metrics.jsonl in a folder, one row an evaluation, and metrics.parquet beside it."""
+    """metrics.jsonl in a folder, one row an evaluation, and metrics.parquet beside it.
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "metrics.jsonl"
-        self._known: dict[Place, dict[int, float]] = {}
+    legs   all that may have rows
+    tally  what rows there are
+    notes  what was wrong with the file
+    """
+
+    def __init__(self, folder: Path, legs: Container[Place]) -> None:
+        self.path, self.legs = folder / "metrics.jsonl", legs
+        self.tally, self.notes = Tally(), list[str]()
         with writing(self.path):
             self.path.touch()
             text = self.path.read_bytes()
             whole = text[: text.rfind(b"\n") + 1]
-            os.truncate(self.path, len(whole))  # without a row that was torn
+            if len(whole) < len(text):
+                os.truncate(self.path, len(whole))  # without a row that was torn
+        others = []
         for line in whole.splitlines():
-            self._note(self._parsed(line))
+            row = read_row(line, legs)
+            if row is None:
+                others.append(line)
+            else:
+                self.tally.add(row, line)
+        if others:
+            more = f" and {len(others) - 1} more" if others[1:] else ""
+            self._set_aside(f"{others[0][:60]!r}{more}, which is no row of this run")
+            self._keep(lambda row: True)
         with writing(self.path):
             self._file = self.path.open("ab")
-
-    def rounds(self, place: Place) -> set[int]:
-        """The rounds after which a leg was evaluated."""
-        return set(self._known.get(place, ()))
-
-    def seconds(self, place: Place) -> float:
-        """The time that a leg had taken at its last evaluation."""
-        return max(self._known.get(place, {}).values(), default=0.0)
 
     def add(self, row: Row) -> Row:
         """Write a row; returns it as written, without NaN and infinities."""
         row = {key: _plain(value) for key, value in row.items()}
+        line = json.dumps(row).encode()
         with writing(self.path):
-            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.write(line + b"\n")
             self._file.flush()
-        self._note(row)
+        self.tally.add(row, line)
         return row
 
     def sync(self) -> None:
@@ -58,45 +101,62 @@ class MetricsFile:
 
     def trim(self, place: Place, last: int) -> None:
         """Forget what a leg measured after a round; it will be measured again."""
-        if max(self.rounds(place), default=0) <= last:
-            return
-        self._file.close()
-        rows = ((line, self._parsed(line)) for line in self.path.read_bytes().splitlines(True))
-        kept = [line for line, row in rows if _place(row) != place or row["round"] <= last]
-        replace_file(self.path, b"".join(kept))
-        self._known[place] = {t: s for t, s in self._known[place].items() if t <= last}
-        with writing(self.path):
-            self._file = self.path.open("ab")
+        if max(self.tally.rounds(place), default=last) > last:
+            self._file.close()
+            self._keep(lambda row: _place(row) != place or row["round"] <= last)
+            self.tally.cut(place, last)
+            with writing(self.path):
+                self._file = self.path.open("ab")
+
+    def remove(self, place: Place) -> None:
+        """Take out all rows of a leg, some of which are not as they were written."""
+        if self.tally.rounds(place):
+            self._set_aside(f"rows of {place[0]}, seed {place[1]}, whose checksum is wrong")
+            self.trim(place, -1)
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
-    def write_columns(self, run: str) -> None:
-        """metrics.parquet, for whoever reads it with pandas, polars or duckdb."""
-        if not self._known or find_spec("polars") is None:
-            return
-        import polars
-
-        table = polars.read_ndjson(self.path, infer_schema_length=None)
-        empty = polars.selectors.by_dtype(polars.Null).cast(polars.Float64)
-        table = table.select(polars.lit(run).alias("run"), polars.all()).with_columns(empty)
-        table.write_parquet(columns := io.BytesIO())
-        replace_file(self.path.with_suffix(".parquet"), columns.getvalue())
-
-    def _note(self, row: Row) -> None:
-        self._known.setdefault(_place(row), {})[row["round"]] = row.get("seconds") or 0.0
-
-    def _parsed(self, line: bytes) -> Row:
+    def write_columns(self, run: str) -> str:
+        """metrics.parquet, for whoever reads it with pandas, polars or duckdb; why not, if not."""
+        if not self.tally or find_spec("polars") is None:
+            return ""
         try:
-            row: Row = json.loads(line)
-            _place(row), row["round"]
-        except (ValueError, KeyError, TypeError):
-            raise UndriftError(
-                f"{self.path} holds a line that is no row, {line[:60]!r}; remove it, and what "
-                "is missing then is computed again"
-            ) from None
-        return row
+            columns = _columns(self.path.read_bytes(), run)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of polars is no Exception
+            return f"metrics.parquet is not written ({type(error).__name__}: {error})"
+        replace_file(self.path.with_suffix(".parquet"), columns)
+        return ""
+
+    def _keep(self, wanted: Callable[[Row], bool]) -> None:
+        """Write the file again with the rows that are wanted."""
+        lines = self.path.read_bytes().splitlines()
+        rows = ((line, read_row(line, self.legs)) for line in lines)
+        kept = [line + b"\n" for line, row in rows if row is not None and wanted(row)]
+        replace_file(self.path, b"".join(kept))
+
+    def _set_aside(self, reason: str) -> None:
+        """Keep a copy of the file as it was found, since something must go."""
+        copy = self.path.with_name(f"{self.path.name}.unused")
+        if not self.notes:
+            replace_file(copy, self.path.read_bytes())
+        self.notes.append(
+            f"{self.path} held {reason}: taken out, to be measured again; {copy.name} has them"
+        )
+
+
+def _columns(rows: bytes, run: str) -> bytes:
+    """Rows as Parquet. Polars gets them as bytes, since it would read a path as a pattern."""
+    import polars
+
+    table = polars.read_ndjson(io.BytesIO(rows), infer_schema_length=None)
+    empty = polars.selectors.by_dtype(polars.Null).cast(polars.Float64)
+    table = table.select(polars.lit(run).alias("run"), polars.all()).with_columns(empty)
+    table.write_parquet(columns := io.BytesIO())
+    return columns.getvalue()
 
 
 def _place(row: Row) -> Place:

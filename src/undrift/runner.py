@@ -21,11 +21,11 @@ from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, EngineName
 from undrift.engines import engine as make_engine
+from undrift.entries import Place, Row
 from undrift.experiment import Experiment
 from undrift.interrupt import uninterrupted
 from undrift.leg import Leg
 from undrift.lock import Damaged, replace_file, writing
-from undrift.metrics_file import Place, Row
 from undrift.origin import first_state
 from undrift.rounds import State, prepare
 from undrift.runs import RunFolder, leg_name
@@ -84,7 +84,10 @@ def run(
             for seed in experiment.seeds
             for made in experiment.algorithms
         ]
-        left = [track for track in tracks if not track.done]
+        left = [track for track in tracks if not track.done()]
+        files.sums.write()
+        for wrong in files.notes:
+            yield Event("note", note=wrong)
         if not left:
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
@@ -115,7 +118,7 @@ def _engine(
     about = prepare(chosen, *first, experiment.local)
     if files.sessions and files.sessions[0].get("rounding") != rounding(about):
         raise UndriftError(
-            f"{files.folder} was begun with {files.sessions[0]['engine']}, and this would be "
+            f"{files.folder} was begun with {files.sessions[0].get('engine')}, and this would be "
             f"{about}: results would differ in rounding; make the same engine possible, or choose "
             "another folder"
         )
@@ -143,6 +146,7 @@ class Track:
     save_every: float
     name: str = field(init=False)
     folder: Path = field(init=False)
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.name = leg_name(self.files.experiment, self.algorithm, self.seed)
@@ -157,16 +161,27 @@ class Track:
         """The file with the model that the leg ends with; it is the last thing that is written."""
         return self.files.folder / "models" / f"{self.name}.safetensors"
 
-    @property
     def done(self) -> bool:
-        ended = any((v["algorithm"], v["seed"]) == self.place for v in self.files.verdicts)
-        return ended or (self.model.exists() and self._measured(self.files.experiment.rounds))
+        """Whether nothing is left to do: then all of it has a checksum, and is what that says."""
+        verdict, tally = self.files.verdict(self.place), self.files.metrics.tally
+        if verdict is None and not self.model.exists():
+            return False
+        last = verdict["round"] if verdict else self.files.experiment.rounds
+        if not self._measured(last) or (verdict and last not in tally.rounds(self.place)):
+            self.notes.append(f"{self.name} was done, but rows of it are missing in metrics.jsonl")
+            return False
+        if verdict:
+            self.files.sums.cover_verdict(verdict)
+        elif wrong := self.files.sums.cover_model(self.model):
+            self.notes.append(f"{self.model} {wrong}; it is made again")
+            return False
+        self.files.sums.rows[self.place] = tally.sums(self.place, last)
+        return True
 
     def go(self, task: Task, data: FederatedData, engine: Engine) -> Iterator[Event]:
         """Train from the last checkpoint to the end, or until the consumer has enough."""
         leg = Leg(self.files.experiment, self.algorithm, self.seed, task, data, engine)
-        state, notes = self._newest()
-        state = state or self._first(leg)
+        state = self._newest() or self._first(leg)
         reached = state.t
 
         def unmeasured(waiting: int) -> bool:
@@ -174,15 +189,15 @@ class Track:
             return state.t > reached and not waiting
 
         try:
-            self.files.metrics.trim(self.place, reached)
-            for note in notes:
+            self.files.rewind(self.place, reached)
+            for note in self.notes:
                 self.files.log(note)
                 yield self.event("note", note=note)
             self.files.log(f"{self.name} begins after round {reached}")
             yield self.event("begin", reached)
             saved, steps = (
                 time.monotonic(),
-                leg.follow(state, self.files.metrics.seconds(self.place)),
+                leg.follow(state, self.files.metrics.tally.seconds(self.place)),
             )
             while True:
                 with uninterrupted(unmeasured):
@@ -230,10 +245,12 @@ class Track:
         self._save(leg, state)
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
         tensors = leg.task.parameters(x) | leg.task.unpack(state.buffers)
-        own = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+        content = serialize({name: t.detach().cpu().clone() for name, t in tensors.items()})
         with writing(self.model):
             self.model.parent.mkdir(exist_ok=True)
-        replace_file(self.model, serialize(own))
+        replace_file(self.model, content)
+        self.files.sums.cover(self.model, content)
+        self.files.seal(self.place, state.t)
         self.files.log(f"{self.name} is done")
 
     def _save(self, leg: Leg, state: State) -> None:
@@ -244,36 +261,38 @@ class Track:
             state.notes = leg.meter.notes()
             self.files.metrics.sync()
             checkpoint.save(state, self._path(state.t))
+            self.files.seal(self.place, state.t)
             _, *older = checkpoints(self.folder)
             checkpoint.keep(state, older[:1])
             for path in [*older[1:], *self.folder.glob(".round-*.partial")]:  # of a kill
-                path.unlink()
+                with writing(path):
+                    path.unlink()
 
     def _path(self, t: int) -> Path:
         return self.folder / f"round-{t:06d}.safetensors"
 
-    def _newest(self) -> tuple[State | None, list[str]]:
-        """The newest state that is whole and has all its rows, and what was wrong with others."""
-        notes = []
+    def _newest(self) -> State | None:
+        """The newest state that is whole and has all its rows; notes tell what others lack."""
+        notes = self.notes
         for path in checkpoints(self.folder):
             if not self._measured(round_of(path)):
                 notes.append(f"{path}: rows of metrics.jsonl are missing that came before it")
             else:
                 try:
-                    return _readable(checkpoint.load(path)), notes
+                    return _readable(checkpoint.load(path))
                 except Damaged as error:
                     notes.append(str(error))
             notes[-1] += "; going on from the one before it"
             with writing(path):
                 path.replace(path.with_suffix(".unused"))
-        return None, notes
+        return None
 
     def _measured(self, t: int) -> bool:
         """Whether there is a row for each evaluation up to a round."""
         experiment = self.files.experiment
         first = experiment.origin.round + 1 if experiment.origin else 1
         due = {one for one in range(first, t + 1) if experiment.evaluates(one)}
-        return due <= self.files.metrics.rounds(self.place)
+        return due <= self.files.metrics.tally.rounds(self.place)
 
 
 def _readable(state: State) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -10,16 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from undrift import arithmetic
+from undrift.checksums import Checksums
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
+from undrift.entries import Place, Row, is_session, is_verdict
 from undrift.experiment import Experiment
 from undrift.identity import facts_of, refuse_another
 from undrift.interrupt import uninterrupted
-from undrift.lock import Lock, replace_file, writing
-from undrift.metrics_file import MetricsFile, Place, Row
+from undrift.lock import Damaged, Lock, replace_file, writing
+from undrift.metrics_file import MetricsFile
 from undrift.names import labels
 from undrift.task import Task
+
+LONGEST, SHORTENED = 234, 60
+"""bytes in the name of a leg, so that `.NAME.safetensors.partial` is no longer than file systems
+allow, and how many of the algorithm's label are kept in one that would be longer"""
 
 
 class RunFolder:
@@ -30,6 +37,9 @@ class RunFolder:
     verdicts.json     legs that ended early        partition.json    who holds what, first seed
     environment.json  what each session ran on     run.log           what happened when
     checkpoints/LEG   the last states of a leg     models/LEG.safetensors   what it ended with
+    checksums.json    sums of all that is final, for `undrift verify`
+
+    `notes` are what was wrong with files, and is made again.
     """
 
     def __init__(
@@ -44,6 +54,8 @@ class RunFolder:
         self.labels = dict(
             zip(map(repr, experiment.algorithms), labels(experiment.algorithms), strict=True)
         )
+        self.legs = {(name, seed) for name in self.labels for seed in experiment.seeds}
+        self.notes: list[str] = []
         self.facts = facts_of(experiment, task, data) | {
             "name": folder.resolve().name,
             "command": command,
@@ -63,9 +75,54 @@ class RunFolder:
             replace_file(self.folder / "experiment.toml", self.experiment.to_toml().encode())
         counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
         self._read("partition.json", counts)
-        self.verdicts: list[Row] = self._read("verdicts.json", [])
         self.sessions: list[Row] = self._read("environment.json", [])
-        self.metrics = MetricsFile(self.folder)
+        if not (isinstance(self.sessions, list) and all(map(is_session, self.sessions))):
+            raise self._damaged("environment.json", "must be a list of sessions")
+        self.sums = Checksums(self.folder)
+        if self.sums.damage:
+            self.notes.append(f"{self.sums.damage}; sums are taken anew")
+        self.verdicts = self._verdicts()
+        self.metrics = MetricsFile(self.folder, self.legs)
+        try:
+            self._compare()
+        except BaseException:
+            self.metrics.close()
+            raise
+
+    def _compare(self) -> None:
+        """Take out rows that are not as they were written, and note sums that are lacking."""
+        for place, expected in list(self.sums.rows.items()):
+            if self.metrics.tally.sums(place, expected["last"]) != expected:
+                self.metrics.remove(place)
+                del self.sums.rows[place]
+        self.notes += self.metrics.notes
+        for name in ("experiment.json", "experiment.toml", "partition.json"):
+            path = self.folder / name
+            if not self.sums.covers(path):
+                with writing(path):
+                    self.sums.cover(path, path.read_bytes())
+        self.sums.write()
+        for note in self.notes:
+            self.log(note)
+
+    def _verdicts(self) -> list[Row]:
+        """The verdicts that are whole; a leg that has lost its own goes on to it once more."""
+        try:
+            found = self._read("verdicts.json", [])
+        except Damaged as error:
+            found = str(error)
+        entries = found if isinstance(found, list) else []
+        kept = [
+            one
+            for one in entries
+            if is_verdict(one, self.legs, self.experiment.rounds) and self.sums.knows(one)
+        ]
+        lost = self.sums.verdicts.keys() - {(one["algorithm"], one["seed"]) for one in kept}
+        if kept != found or lost:
+            path = self.folder / "verdicts.json"
+            self.notes.append(f"{path} is damaged; its legs go on from their last checkpoints")
+            self._write("verdicts.json", kept)
+        return kept
 
     def __enter__(self) -> RunFolder:
         return self
@@ -75,7 +132,8 @@ class RunFolder:
             try:
                 self.metrics.close()
                 self.log("session ends" if kind is None else f"session ends by {kind.__name__}")
-                self.metrics.write_columns(self.experiment.hash)
+                if note := self.metrics.write_columns(self.experiment.hash):
+                    self.log(note)
             except UndriftError:
                 if kind is None or not issubclass(kind, UndriftError):  # the first one tells more
                     raise
@@ -104,9 +162,31 @@ class RunFolder:
     def end(self, place: Place, last: int, reason: str) -> None:
         """Note why a leg ended before its last round."""
         self.metrics.sync()
-        here = {"algorithm": place[0], "seed": place[1], "round": last}
-        self.verdicts.append(here | {"reason": reason})
+        here = {"algorithm": place[0], "seed": place[1], "round": last, "reason": reason}
+        self.verdicts.append(here)
         self._write("verdicts.json", self.verdicts)
+        self.sums.cover_verdict(here)
+        self.seal(place, last)
+
+    def verdict(self, place: Place) -> Row | None:
+        """Why a leg ended early, if it did."""
+        return next((v for v in self.verdicts if (v["algorithm"], v["seed"]) == place), None)
+
+    def seal(self, place: Place, last: int) -> None:
+        """Note the sums of a leg's rows up to a round, which are on the disk."""
+        self.sums.rows[place] = self.metrics.tally.sums(place, last)
+        self.sums.write()
+
+    def rewind(self, place: Place, last: int) -> None:
+        """Forget what a leg did after a round: it is done again."""
+        self.sums.verdicts.pop(place, None)
+        if place in self.sums.rows:
+            self.sums.rows[place] = self.metrics.tally.sums(place, last)
+        self.sums.write()  # first, or a crash in between would look like damage
+        if verdict := self.verdict(place):
+            self.verdicts.remove(verdict)
+            self._write("verdicts.json", self.verdicts)
+        self.metrics.trim(place, last)
 
     def log(self, text: str) -> None:
         """Say what happened, with the time."""
@@ -121,16 +201,28 @@ class RunFolder:
         except FileNotFoundError:
             self._write(name, default)
             return default
-        except ValueError as error:
-            raise UndriftError(f"{path} is damaged ({error}); bring it back from a copy") from None
+        except OSError as error:
+            raise UndriftError(f"{path} cannot be read ({error.strerror or error})") from None
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(name, str(error)) from None
+
+    def _damaged(self, name: str, reason: str) -> Damaged:
+        return Damaged(
+            f"{self.folder / name} is damaged ({reason}); bring it back from a copy, or remove it: "
+            "then it is begun anew"
+        )
 
     def _write(self, name: str, content: Any) -> None:
         replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def leg_name(experiment: Experiment, made: Algorithm, seed: int) -> str:
-    """The name of a leg, fit for files."""
+    """The name of a leg, fit for files; what is too long for them ends in a hash."""
     place = experiment.algorithms.index(made)
     label = labels(experiment.algorithms)[place]
     plain = "".join(sign if sign.isalnum() else "_" for sign in label).strip("_")
-    return f"{place}-{plain}-seed{seed}"
+    name = f"{place}-{plain}-seed{seed}"
+    if len(name.encode()) > LONGEST:
+        start = plain.encode()[:SHORTENED].decode(errors="ignore")
+        name = f"{place}-{start}-{hashlib.sha256(label.encode()).hexdigest()[:12]}-seed{seed}"
+    return name

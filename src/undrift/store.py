@@ -214,6 +214,9 @@ class Store(Mapping[int, Struct]):
     def _adopt(self, index: Index) -> None:
         """Take over the rows of an index."""
         self._settle(index["form"].numpy().tobytes().decode())
+        for field in self._fields:
+            if not field.name.replace(".", "_").isidentifier():  # it becomes the name of a file
+                raise UndriftError(f"{self.folder}: {field.name!r} is no name of a field")
         ids = index["ids"].tolist()
         self._places = {client: place for place, client in enumerate(ids)}
         self._table = np.zeros(max(len(ids), 1), self._table.dtype)

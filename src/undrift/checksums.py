@@ -1,0 +1,124 @@
+"""checksums.json: sums of what is final in a run directory, so that damage to it is noticed.
+
+Files have their SHA-256, which anybody can check with `sha256sum` and publish beside a model. Rows
+and verdicts have a CRC-32, which goes on from row to row and from session to session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from undrift.entries import Place, Row
+from undrift.lock import Damaged, replace_file
+from undrift.tensor_file import read_tensors
+
+NAME = "checksums.json"
+
+
+class Checksums:
+    """The sums of a run directory, as they were written last.
+
+    files     size and SHA-256, by the path in the folder
+    rows      of each leg: its last row that is final, how many there are up to it, and their sum
+    verdicts  of each leg that has one
+    damage    why the sums that are there do not count; "" if they do
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: dict[str, Row] = {}
+        self.rows: dict[Place, Row] = {}
+        self.verdicts: dict[Place, str] = {}
+        self.damage = ""
+        self._written: Any = None
+        try:
+            self._take(json.loads((folder / NAME).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            pass
+        except Exception as error:  # anything may have happened to it
+            self.damage = f"{folder / NAME} is damaged ({type(error).__name__}: {error})"
+
+    def _take(self, found: Any) -> None:
+        expected = found.pop("crc32")
+        if expected != _crc(found):
+            raise ValueError("its own checksum is wrong")
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in found["files"]):
+            raise ValueError("it names files outside of the run")
+        self.files = dict(found["files"])
+        for leg in found["legs"]:
+            place = (leg["algorithm"], leg["seed"])
+            if "rows" in leg:
+                self.rows[place] = leg["rows"] | {"last": int(leg["rows"]["last"])}
+            if "verdict" in leg:
+                self.verdicts[place] = leg["verdict"]
+        self._written = self._content()
+
+    def write(self) -> None:
+        """Write the sums, if they have changed."""
+        content = self._content()
+        if content != self._written:
+            text = json.dumps(content | {"crc32": _crc(content)}, indent=1)
+            replace_file(self.folder / NAME, text.encode() + b"\n")
+            self._written = content
+
+    def cover(self, path: Path, content: bytes) -> None:
+        """Note the sum of a file that holds this."""
+        self.files[self._name(path)] = _sums(content)
+
+    def covers(self, path: Path) -> bool:
+        return self._name(path) in self.files
+
+    def cover_model(self, path: Path) -> str:
+        """Note the sum of a model that has none, if it can be read; what is wrong with it."""
+        if self.covers(path):
+            return self.wrong(path)
+        try:
+            read_tensors(path)
+        except Damaged as error:
+            return str(error)
+        self.cover(path, path.read_bytes())
+        return ""
+
+    def wrong(self, path: Path) -> str:
+        """What is wrong with a file; "" if nothing is, or its sum is not known."""
+        expected = self.files.get(self._name(path))
+        try:
+            if expected is None or _sums(path.read_bytes()) == expected:
+                return ""
+        except FileNotFoundError:
+            return "is missing"
+        except OSError as error:
+            return f"cannot be read ({error.strerror or error})"
+        return "is damaged: its checksum is wrong"
+
+    def cover_verdict(self, verdict: Row) -> None:
+        self.verdicts[verdict["algorithm"], verdict["seed"]] = _crc(verdict)
+
+    def knows(self, verdict: Row) -> bool:
+        """Whether a verdict is what was written, as far as that is known."""
+        place = verdict["algorithm"], verdict["seed"]
+        return self.verdicts.get(place, _crc(verdict)) == _crc(verdict)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
+    def _content(self) -> dict[str, Any]:
+        legs = [
+            {"algorithm": place[0], "seed": place[1]}
+            | ({"rows": self.rows[place]} if place in self.rows else {})
+            | ({"verdict": self.verdicts[place]} if place in self.verdicts else {})
+            for place in dict.fromkeys([*self.rows, *self.verdicts])
+        ]
+        return {"files": dict(self.files), "legs": legs}
+
+
+def _sums(content: bytes) -> Row:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _crc(content: Any) -> str:
+    return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"

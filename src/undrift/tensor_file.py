@@ -1,0 +1,61 @@
+"""Safetensors files as bytes, without torch: what they hold, and the checksum of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from undrift.lock import Damaged
+
+DTYPES = {
+    **{f"F{bits}": f"torch.float{bits}" for bits in (16, 32, 64)},
+    **{f"I{bits}": f"torch.int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"torch.uint{bits}" for bits in (8, 16, 32, 64)},
+    "BF16": "torch.bfloat16",
+    "BOOL": "torch.bool",
+    "C64": "torch.complex64",
+    "F8_E4M3": "torch.float8_e4m3fn",
+    "F8_E5M2": "torch.float8_e5m2",
+}
+"""what torch calls the types of safetensors"""
+
+
+class Content(NamedTuple):
+    """A tensor, by the name of its type in torch."""
+
+    dtype: str
+    shape: list[int]
+    data: Any  # a buffer
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Content]]:
+    """The metadata and the tensors of a file, if it is whole."""
+    try:
+        data = memoryview(path.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(bytes(data[8 : 8 + size]))
+        metadata, end, tensors = header.pop("__metadata__", {}), 0, {}
+        for name, about in header.items():
+            first, last = about["data_offsets"]
+            content = data[8 + size + first : 8 + size + last]
+            tensors[name] = Content(DTYPES[about["dtype"]], about["shape"], content)
+            end = max(end, last)
+        if len(data) != 8 + size + end:
+            raise ValueError(f"{len(data)} bytes, not {8 + size + end}")
+    except OSError as error:
+        raise Damaged(f"cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"is no whole safetensors file ({error})") from None
+    return metadata, tensors
+
+
+def checksum(text: str, tensors: Mapping[str, Content]) -> str:
+    """Of all that a checkpoint holds."""
+    found = zlib.crc32(text.encode())
+    for name, (dtype, shape, data) in sorted(tensors.items()):
+        found = zlib.crc32(f"{name} {dtype} {list(shape)}".encode(), found)
+        found = zlib.crc32(data, found)
+    return f"{found:08x}"

@@ -1,0 +1,239 @@
+"""Verify: whether all in a run directory is still as it was written, reading only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undrift.checksums import NAME, Checksums
+from undrift.config import UndriftError
+from undrift.entries import Place, is_session, is_verdict, read_row
+from undrift.lock import Damaged, holder
+from undrift.metrics_file import Tally
+from undrift.report.files import read_experiment, read_names
+from undrift.tensor_file import Content, checksum, read_tensors
+
+FACTS = (
+    *("format", "hash", "version", "name", "command", "clients", "train_samples", "test_samples"),
+    *("checksum", "classes", "parameters", "groups"),
+)
+"""what experiment.json holds beside the settings, of which the hash is made"""
+
+COPY = "bring it back from a copy"
+AGAIN = "`undrift resume` makes it again"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a file of a run, and what mends it."""
+
+    file: str
+    problem: str
+    mend: str
+
+
+@dataclass
+class Verified:
+    """What came of looking at a run; `checked` tells how many of what were sound or not."""
+
+    run: Path
+    process: int | None = None
+    problems: list[Problem] = field(default_factory=list)
+    checked: dict[str, int] = field(default_factory=dict)
+    unsummed: bool = False
+
+    @property
+    def state(self) -> str:
+        if self.process is not None:
+            return "running"
+        return "damaged" if self.problems else "sound"
+
+    def add(self, path: Path, problem: str, mend: str) -> None:
+        file = path.relative_to(self.run) if path != self.run else Path()
+        self.problems.append(Problem(file.as_posix(), problem, mend))
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.checked[what] = self.checked.get(what, 0) + number
+
+
+def verify(run: Path) -> Verified:
+    """Look at all that a run holds. One that is running changes meanwhile, and is left alone."""
+    found = Verified(run, holder(run))
+    if found.process is not None:
+        return found
+    settings = run / "experiment.json"
+    try:
+        experiment = read_experiment(settings)
+        names = read_names(settings, experiment["algorithms"])
+    except UndriftError as error:
+        found.add(settings, f"cannot be read: {error}", COPY)
+        return found
+    if experiment.get("hash") != _hash(experiment, list(names)):
+        found.add(settings, "its settings do not make its hash", COPY)
+    sums = Checksums(run)
+    found.unsummed = not sums.files
+    if sums.damage:
+        found.add(run / NAME, sums.damage, "`undrift resume` takes sums anew")
+    legs = {(name, seed) for name in names for seed in experiment["seeds"]}
+    _files(found, sums)
+    _rows(found, sums, legs)
+    _verdicts(found, sums, legs, experiment.get("rounds", math.inf))
+    _sessions(found)
+    for path in sorted(run.glob("checkpoints/*/round-*.safetensors")):
+        mend = "`undrift resume` goes on from the one before it; of a leg that is done, remove it"
+        _checkpoint(found, path, mend)
+    for path in sorted(run.glob("origin/*.safetensors")):
+        _checkpoint(found, path, "remove it, and `undrift fork` makes it again")
+    return found
+
+
+def _hash(experiment: dict[str, Any], names: list[str]) -> str:
+    """The hash that the settings make, as `Experiment.hash`."""
+    settings = {key: value for key, value in experiment.items() if key not in FACTS}
+    text = json.dumps(settings | {"algorithms": names}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _files(found: Verified, sums: Checksums) -> None:
+    """Files with a checksum, and models without one."""
+    models = {path.relative_to(found.run).as_posix() for path in found.run.glob("models/*.s*")}
+    for name in sorted(models | sums.files.keys()):
+        path, is_model = found.run / name, name.startswith("models/")
+        wrong = sums.wrong(path)
+        if is_model:
+            found.count("models")
+            if not sums.covers(path):
+                wrong = _unreadable(path)
+        if wrong:
+            mends = {"experiment.json": COPY, "models": f"{AGAIN} from the last checkpoint"}
+            again = "remove it, and `undrift resume` writes it again"
+            found.add(path, wrong, mends.get(name.split("/")[0], again))
+
+
+def _unreadable(path: Path) -> str:
+    try:
+        read_tensors(path)
+    except Damaged as error:
+        return str(error)
+    return ""
+
+
+def _rows(found: Verified, sums: Checksums, legs: set[Place]) -> None:
+    """Lines that are no rows, and legs whose rows are not those that were written."""
+    path, tally = found.run / "metrics.jsonl", Tally()
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        found.add(path, f"cannot be read ({error.strerror or error})", COPY)
+        return
+    for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
+        row = read_row(line, legs)
+        if row is None:
+            found.add(path, f"line {number} is no row of this run", f"{AGAIN}, if it was one")
+        else:
+            tally.add(row, line)
+    found.count("rows", len(tally))
+    for place, expected in sums.rows.items():
+        here = tally.sums(place, expected["last"])
+        if here != expected:
+            wrong = "their checksum is wrong"
+            if here["count"] != expected["count"]:
+                wrong = f"there are {here['count']} up to round {expected['last']}, not "
+                wrong += f"{expected['count']}"
+            mend = "`undrift resume` measures them again, from the start of the leg"
+            found.add(path, f"rows of {place[0]}, seed {place[1]}: {wrong}", mend)
+
+
+def _list(found: Verified, path: Path, mend: str) -> list[Any]:
+    """What a file holds that must be a list."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(entries, list):
+            return entries
+        found.add(path, "is no list", mend)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RecursionError) as error:
+        found.add(path, f"cannot be read ({error})", mend)
+    return []
+
+
+def _verdicts(found: Verified, sums: Checksums, legs: set[Place], rounds: float) -> None:
+    path = found.run / "verdicts.json"
+    mend = "`undrift resume` goes on from the leg's last checkpoint to its verdict"
+    entries = _list(found, path, mend)
+    found.count("verdicts", len(entries))
+    for entry in entries:
+        if not is_verdict(entry, legs, rounds):
+            found.add(path, f"{str(entry)[:60]} is no verdict of this run", mend)
+        elif not sums.knows(entry):
+            where = f"{entry['algorithm']}, seed {entry['seed']}"
+            found.add(path, f"the verdict on {where}: its checksum is wrong", mend)
+    told = {(e["algorithm"], e["seed"]) for e in entries if is_verdict(e, legs, rounds)}
+    for name, seed in sums.verdicts.keys() - told:
+        found.add(path, f"the verdict on {name}, seed {seed}, is missing", mend)
+
+
+def _sessions(found: Verified) -> None:
+    path, mend = found.run / "environment.json", f"{COPY}, or remove it"
+    if not all(map(is_session, _list(found, path, mend))):
+        found.add(path, "holds what is no session", mend)
+
+
+def _checkpoint(found: Verified, path: Path, mend: str) -> None:
+    """A checkpoint, and all that it says clients remember."""
+    found.count("checkpoints")
+    try:
+        metadata, tensors = read_tensors(path)
+        text = metadata.get("undrift", "")
+        if metadata.get("checksum") != checksum(text, tensors):
+            raise Damaged("is damaged: its checksum is wrong or missing")
+        facts = json.loads(text)
+        for place in ("clients", "models"):
+            if "folder" in (facts[place] or {}):
+                _memories(path.parent / facts[place]["folder"], place, tensors)
+    except Damaged as error:
+        found.add(path, str(error), mend)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        found.add(path, f"is no checkpoint ({type(error).__name__}: {error})", mend)
+
+
+def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
+    """The rows of a store that a checkpoint refers to."""
+    fields = list(_fields(json.loads(bytes(tensors[f"{place}.form"].data))))
+    columns = {
+        name: np.frombuffer(tensors[f"{place}.{name}"].data, np.int64)
+        for name in ("ids", "slots", "sums")
+    }
+    expected = columns["sums"].reshape(len(columns["ids"]), len(fields))
+    for number, (name, size) in enumerate(fields):
+        slab = folder / f"{name}.slab"
+        try:
+            with slab.open("rb") as file:
+                for client, slot, crc in zip(
+                    columns["ids"], columns["slots"], expected[:, number], strict=True
+                ):
+                    file.seek(int(slot) * size)
+                    if zlib.crc32(file.read(size)) != crc:
+                        raise Damaged(f"needs the row of client {client} in {slab}, damaged")
+        except OSError as error:
+            raise Damaged(f"needs {slab}, which cannot be read ({error.strerror})") from None
+
+
+def _fields(form: dict[str, Any], place: str = "") -> Iterator[tuple[str, int]]:
+    """The tensors of a record and their bytes, as its form tells."""
+    for name, kind in form.items():
+        if isinstance(kind, dict):
+            yield from _fields(kind, f"{place}{name}.")
+        elif isinstance(kind, list):
+            bits = re.search(r"\d+", kind[0])
+            yield f"{place}{name}", math.prod(kind[1:]) * (int(bits[0]) // 8 if bits else 1)
