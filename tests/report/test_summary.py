@@ -106,7 +106,7 @@ def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
     assert rows[B].behind.mean == pytest.approx(0.7 - 0.8)
     assert rows[B].peak.mean == pytest.approx((0.9 + 0.7) / 2)
     arm = run.arms[1]
-    assert arm.shared_rounds().tolist() == [5, 10]  # no mean of the survivors
+    assert arm.shared_rounds.tolist() == [5, 10]  # no mean of the survivors
     mean, sd = arm.band("accuracy")
     assert mean == pytest.approx([0.45, 0.65])
     assert sd == pytest.approx([math.sqrt(0.005)] * 2)

@@ -164,7 +164,7 @@ def _last(run: Run) -> Table:
     for head in ("rounds", "accuracy (%)", *(name.replace("_", " ") for name in kept), "traffic"):
         table.add_column(head, justify="right", no_wrap=True)
     for arm in run.arms:
-        shared = arm.shared_rounds()
+        shared = arm.shared_rounds
         done = f"{shared[-1] if shared.size else 0}/{run.rounds}"
         if len(arm.curves) < len(arm.seeds):
             done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
@@ -182,7 +182,7 @@ def _last(run: Run) -> Table:
 
 
 def _at_end(arm: Arm, metric: str) -> Estimate | None:
-    shared = arm.shared_rounds()
+    shared = arm.shared_rounds
     if not shared.size:
         return None
     return Estimate.of(

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.report.palette import ink, inks
-from undrift.report.read import Floats, Run
+from undrift.report.read import Run
+from undrift.report.rows import Floats
 from undrift.report.units import percent, prefix
 
 COLUMN, PAGE = 3.4, 7.0
@@ -194,7 +195,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
             ax.fill_between(
                 along, scale * low, scale * (mean + sd), color=style.colour, alpha=0.14, linewidth=0
             )
-        shared = arm.shared_rounds()
+        shared = arm.shared_rounds
         for seed, curve in arm.curves.items():
             alone = curve.rounds >= (shared[-1] if shared.size else 0)
             if alone.sum() > 1:  # this seed outlived another one: on its own from there
