@@ -283,7 +283,7 @@ def test_a_port_in_use_and_other_mistakes(server: Server, runs: Path) -> None:
         watch(runs / "nothing", port=0)
 
 
-@pytest.mark.parametrize("path", ["http://[", "/view?" + "run=x&" * 1001])
+@pytest.mark.parametrize("path", ["ftp://[", "/view?" + "run=x&" * 1001])
 def test_addresses_that_are_none(server: Server, capfd: Shown, path: str) -> None:
     answer, _ = ask(server, path)
     assert (answer.status, capfd.readouterr().err) == (400, "")
