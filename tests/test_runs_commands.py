@@ -45,7 +45,8 @@ def test_report_leaves_out_what_is_no_run(tmp_path: Path, capsys: Shown) -> None
     shown, said = capsys.readouterr()
     assert f"report: {out / 'report.html'}" in shown
     assert "to 70 %" in shown
-    assert "+20.00 [" in shown
+    assert "+20.00" in shown
+    assert "too few for 95 % intervals" in shown
     assert said.count("left out") == 3
     assert "format 99" in said
     assert "has no experiment.json" in said
@@ -99,8 +100,8 @@ def test_ls_lists_runs_latest_first(tmp_path: Path, capsys: Shown) -> None:
     assert "seeds must be" in rows["broken"]["error"]
     main(["ls", str(tmp_path)])
     shown = capsys.readouterr().out
-    assert re.search(r"old .* 20/20 +90\.00 +\d+ d", shown)
-    assert re.search(r"new .* 10/20 +65\.00 +\d+ s", shown)
+    assert re.search(r"old .* 20/20 +90\.00 % +\d+ d", shown)
+    assert re.search(r"new .* 10/20 +65\.00 % +\d+ s", shown)
 
 
 def test_ls_without_runs(tmp_path: Path, capsys: Shown) -> None:

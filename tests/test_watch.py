@@ -190,7 +190,7 @@ def test_spoilt_files_never_spoil_the_list(
 def test_the_list_and_the_view(server: Server) -> None:
     _, body = ask(server, "/runs")
     listed = {run["name"]: run for run in json.loads(body)}
-    assert listed["first"]["best"] == pytest.approx(0.9)
+    assert listed["first"]["best"] == "90.00 %"
     assert (listed["second"]["done"], listed["second"]["rounds"]) == (10, 20)
     assert json.loads(ask(server, "/view?run=first")[1])["parts"]["title"] == "first"
     both = json.loads(ask(server, "/view?run=second&run=first")[1])

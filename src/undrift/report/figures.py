@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undrift.lock import replace_file
 from undrift.report.palette import ink, inks
 from undrift.report.read import Run
 from undrift.report.rows import Floats
@@ -94,7 +96,9 @@ def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
         figure.draw_without_rendering()  # lays it out, once for all files
         figure.set_layout_engine("none")
         for path in paths:
-            figure.savefig(path, metadata=nameless[path.suffix])
+            file = io.BytesIO()
+            figure.savefig(file, format=path.suffix[1:], metadata=nameless[path.suffix])
+            replace_file(path, file.getvalue())
 
 
 def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
@@ -133,9 +137,10 @@ def _draw_partition(figure: Any, counts: NDArray[np.int64]) -> None:
 
 def _overview(run: Run) -> list[Draw]:
     """What the overview shows: the first four of these that the run has data for."""
+    main, name = ("accuracy", "Accuracy") if run.recorded("accuracy") else ("loss", "Test loss")
     wanted = [
-        ("accuracy", "round", "Accuracy by round"),
-        ("accuracy", "bytes", "Accuracy by traffic"),
+        (main, "round", f"{name} by round"),
+        (main, "bytes", f"{name} by traffic"),
         ("h_norm", "round", "Norm of the server's correction"),
         ("drift", "round", "Client drift"),
         ("x_norm", "round", "Norm of the model"),

@@ -126,7 +126,7 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
             "Model",
             [
                 ("deployed", "Deployed"),
-                *((m, name) for m, name in models.items() if run.recorded(f"{m}_accuracy")),
+                *((m, name) for m, name in models.items() if run.recorded(f"{m}_loss")),
             ],
         ),
         (

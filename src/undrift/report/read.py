@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from undrift.report.files import (
     read_verdicts,
 )
 from undrift.report.rows import Floats, Rows
+from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 
 PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
 """settings that make up the problem to be solved, on which algorithms can be compared"""
@@ -57,7 +58,8 @@ class Arm:
     run               the name of its run
     problem           what other runs must have in common with its own to be compared with it
     seeds             those it is to run on; `curves` and `verdicts` are by seed
-    last_round        the last round that any algorithm of its run evaluated
+    rounds            how many it is to have
+    score             what it is ranked by
     groups            names of the model's parameter groups; none if the run does not tell
     """
 
@@ -68,8 +70,15 @@ class Arm:
     seeds: tuple[int, ...]
     curves: Mapping[int, Curve]
     verdicts: Mapping[int, Verdict]
-    last_round: int
+    rounds: int
+    score: Score
     groups: tuple[str, ...] = ()
+
+    def finished(self, seed: int) -> bool:
+        """Whether a seed got to the last round, with a model that is finite."""
+        curve = self.curves.get(seed)
+        there = curve is not None and curve.rounds[-1] >= self.rounds
+        return bool(there) and seed not in self.verdicts
 
     @cached_property
     def shared_rounds(self) -> NDArray[np.int64]:
@@ -143,7 +152,12 @@ class Run:
     @property
     def last_round(self) -> int:
         """The last round that any algorithm evaluated."""
-        return max(arm.last_round for arm in self.arms)
+        return max((int(curve.rounds[-1]) for curve in self.curves), default=0)
+
+    @property
+    def score(self) -> Score:
+        """What the algorithms are ranked by; merged runs may have several."""
+        return self.arms[0].score
 
     @property
     def rounds(self) -> int:
@@ -196,6 +210,8 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
     every = {key: Curve(*leg.columns(ends.get(key, math.inf))) for key, leg in legs.items()}
     curves = {key: curve for key, curve in every.items() if curve.rounds.size}
     last_round = max((int(curve.rounds[-1]) for curve in curves.values()), default=0)
+    score = _score(experiment, curves.values())
+    target = experiment.get("target")
     counts = read_label_counts(partition)
     groups = experiment.get("groups")
     return Run(
@@ -207,18 +223,28 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
                 name=algorithm,
                 label=label,
                 run=name,
-                problem=json.dumps([experiment.get(key) for key in PROBLEM]),
+                problem=json.dumps([score.name, *(experiment.get(key) for key in PROBLEM)]),
                 seeds=seeds,
                 curves={s: curves[algorithm, s] for s in seeds if (algorithm, s) in curves},
                 verdicts={v.seed: v for v in verdicts if v.algorithm == algorithm},
-                last_round=last_round,
+                rounds=experiment.get("rounds", last_round),
+                score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
             )
             for algorithm, label in names.items()
         ),
-        target=experiment.get("target"),
+        target=target if score is ACCURACY else None,
         partitions={} if counts is None else {name: counts},
     )
+
+
+def _score(experiment: Mapping[str, Any], curves: Collection[Curve]) -> Score:
+    """Accuracy; the test loss where there are no right answers, which then is a squared error."""
+    if not any(np.isfinite(curve["loss"]).any() for curve in curves):
+        return ACCURACY
+    if any(np.isfinite(curve["accuracy"]).any() for curve in curves):
+        return ACCURACY
+    return RMSE if experiment.get("loss", "mse") == "mse" else LOSS
 
 
 def merge(runs: Sequence[Run]) -> Run:

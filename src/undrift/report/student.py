@@ -3,6 +3,52 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEAST_SEEDS = 3
+"""for an interval: with two seeds, Student's t is off by any amount"""
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over n seeds; sd (ddof=1) is None for one seed. All values lie within the bounds."""
+
+    mean: float
+    sd: float | None
+    n: int
+    bounds: Bounds | None = None
+
+    @staticmethod
+    def of(values: Sequence[float], bounds: Bounds | None = None) -> Estimate | None:
+        """The estimate from all finite values; None if there are none."""
+        finite = [float(value) for value in values if math.isfinite(value)]
+        if not finite:
+            return None
+        sd = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
+        return Estimate(float(np.mean(finite)), sd, len(finite), bounds)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean by Student's t; None below three seeds.
+
+        Where values have bounds it is taken on the logit scale and never leaves them.
+        """
+        if self.sd is None or self.n < LEAST_SEEDS:
+            return None
+        half = quantile(self.n - 1) * self.sd / math.sqrt(self.n)
+        low, high = self.bounds or (-math.inf, math.inf)
+        share = (self.mean - low) / (high - low) if self.bounds else 0.0
+        if not 0 < share < 1:
+            return self.mean - half, self.mean + half
+        middle = math.log(share / (1 - share))
+        wide = half / (high - low) / (share * (1 - share))
+        ends = [0.5 + 0.5 * math.tanh((middle + sign * wide) / 2) for sign in (-1, 1)]
+        return low + (high - low) * ends[0], low + (high - low) * ends[1]
 
 
 def quantile(dof: int, share: float = 0.95) -> float:

@@ -86,8 +86,14 @@ class Entry:
             "algorithms": [arm.label for arm in run.arms],
             "done": run.done,
             "rounds": run.rounds,
-            "best": best_peak(run),
+            "best": _best(run),
         }
+
+
+def _best(run: Run) -> str | None:
+    """The best result in a word."""
+    best = best_peak(run)
+    return None if best is None else run.score.said(run.score.number(best))
 
 
 class Folder:
