@@ -16,6 +16,7 @@ from undrift.lock import replace_file
 from undrift.report.palette import ink, inks
 from undrift.report.read import Run
 from undrift.report.rows import Floats
+from undrift.report.text import printable
 from undrift.report.units import percent, prefix
 
 COLUMN, PAGE = 3.4, 7.0
@@ -289,7 +290,7 @@ def _legend(figure: Any, run: Run) -> None:
 
 def visible(label: str) -> str:
     """matplotlib leaves labels that start with an underscore out of legends."""
-    return f" {label}" if label.startswith("_") else label
+    return printable(f" {label}" if label.startswith("_") else label)
 
 
 def _legend_columns(run: Run, width: float) -> int:
