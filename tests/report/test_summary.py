@@ -28,6 +28,7 @@ from undrift.report import (
 from undrift.report.files import METRICS
 from undrift.report.panels import panel_data
 from undrift.report.read import renamed
+from undrift.report.score import RMSE
 from undrift.report.student import Estimate, quantile
 from undrift.report.units import brief, common_prefix, percent, prefix
 
@@ -194,6 +195,11 @@ def test_intervals_of_accuracies_stay_within_their_bounds(tmp_path: Path) -> Non
     text = markdown_table(run, [a, b])
     assert "logit scale" in text
     assert "too few" not in text
+    errors = Estimate.of([0.1, 0.2, 0.1], RMSE.bounds)
+    assert errors is not None
+    half = 4.30265 * (errors.sd or 0) / math.sqrt(3)
+    ends = [errors.mean * math.exp(sign * half / errors.mean) for sign in (-1, 1)]
+    assert errors.interval == pytest.approx(ends, abs=1e-6)
     costs = Estimate.of([1, 2, 3])
     assert costs is not None
     half = 4.30265 / math.sqrt(3)
@@ -295,6 +301,7 @@ def test_regression_is_ranked_by_its_error(tmp_path: Path) -> None:
     assert "| 0.1333 ± 0.05774 |" in text.replace("**", "")
     assert "Root of the mean squared error on the test set" in text
     assert "unfinished" not in text
+    assert "taken on the logarithmic scale" in text
     assert "rose from 0.2582" in text  # Poor had 1 / 15 in round 15
     page = write_report(folder).read_text().split("<script")[0]
     assert "<b>Good</b> ends lowest: RMSE 0.1333 ± 0.05774 after round 20, 0.4 ± 0.1 below" in page

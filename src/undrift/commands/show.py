@@ -118,7 +118,7 @@ def ls(
     table.add_column("run", no_wrap=True)  # to be copied
     for head in ("data", "algorithms"):
         table.add_column(head, overflow="fold")
-    table.add_column("state")
+    table.add_column("state", overflow="fold", min_width=11)
     for head in ("rounds", "best", "age"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
@@ -182,7 +182,7 @@ def _data(path: Path) -> list[Path]:
 def _last(run: Run) -> Table:
     """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
     score = run.score
-    kept = [name for name in QUANTITIES if run.recorded(name)]
+    kept = [name for name in QUANTITIES if run.recorded(name) and name != score.metric]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("algorithm", overflow="fold", min_width=9)
     for head in ("rounds", score.heading, *(name.replace("_", " ") for name in kept), "traffic"):

@@ -7,20 +7,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from undrift.report.notes import BEST, footnote, seed_note
 from undrift.report.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
 from undrift.report.summary import Row
-from undrift.report.tables import (
-    ALGORITHM,
-    BEST,
-    NONE,
-    NOTES,
-    footnote,
-    seed_columns,
-    seed_note,
-    table_columns,
-)
+from undrift.report.tables import ALGORITHM, NONE, NOTES, seed_columns, table_columns
 from undrift.report.units import brief, percent, prefix
 
 _SETTINGS = {

@@ -22,6 +22,7 @@ class Score:
     metric   what it is made from in metrics.jsonl
     name     what people call it; `about` explains it
     unit     of its values, `gap` that of differences
+    scaled   how its intervals are taken, if in any special way
     lower    whether less is better
     """
 
@@ -30,6 +31,7 @@ class Score:
     about: str
     unit: str = ""
     gap: str = ""
+    scaled: str = ""
     scale: float = 1.0
     digits: str = ".4g"
     lower: bool = True
@@ -49,7 +51,8 @@ class Score:
     def of(self, curve: Curve) -> Floats:
         """The results of a curve, round by round."""
         values = curve[self.metric]
-        return np.sqrt(values) if self.root else values
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(values) if self.root else values
 
     def peak(self, curve: Curve) -> float:
         """The best result; NaN if there is none."""
@@ -79,6 +82,7 @@ class Score:
 
 ACCURACY = Score(
     *("accuracy", "accuracy", "Accuracy on the test set", "%", "points"),
+    scaled="Those of accuracies are taken on the logit scale, so they end within 0 and 100 %.",
     scale=100.0,
     digits=".2f",
     lower=False,
@@ -86,8 +90,8 @@ ACCURACY = Score(
 )
 LOSS = Score("loss", "loss", "Loss on the test set, where less is better")
 RMSE = Score(
-    "loss",
-    "RMSE",
-    "Root of the mean squared error on the test set, where less is better",
+    *("loss", "RMSE", "Root of the mean squared error on the test set, where less is better"),
+    scaled="Those of RMSEs are taken on the logarithmic scale, so they end above 0.",
     root=True,
+    bounds=(0.0, math.inf),
 )

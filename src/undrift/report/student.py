@@ -36,19 +36,21 @@ class Estimate:
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the mean by Student's t; None below three seeds.
 
-        Where values have bounds it is taken on the logit scale and never leaves them.
+        Where values have bounds it never leaves them: between two it is taken on the logit scale,
+        above one on the logarithmic scale.
         """
         if self.sd is None or self.n < LEAST_SEEDS:
             return None
         half = quantile(self.n - 1) * self.sd / math.sqrt(self.n)
         low, high = self.bounds or (-math.inf, math.inf)
-        share = (self.mean - low) / (high - low) if self.bounds else 0.0
-        if not 0 < share < 1:
+        if math.isinf(low) or not low < self.mean < high:
             return self.mean - half, self.mean + half
-        middle = math.log(share / (1 - share))
-        wide = half / (high - low) / (share * (1 - share))
+        above, room = self.mean - low, high - low
+        if math.isinf(high):
+            return low + above * math.exp(-half / above), low + above * math.exp(half / above)
+        middle, wide = math.log(above / (room - above)), half * room / (above * (room - above))
         ends = [0.5 + 0.5 * math.tanh((middle + sign * wide) / 2) for sign in (-1, 1)]
-        return low + (high - low) * ends[0], low + (high - low) * ends[1]
+        return low + room * ends[0], low + room * ends[1]
 
 
 def quantile(dof: int, share: float = 0.95) -> float:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
-from undrift.report.student import LEAST_SEEDS, Estimate
+from undrift.report.student import Estimate
 from undrift.report.summary import Row, finals, first_hit, tail
 from undrift.report.text import printable
 from undrift.report.units import brief, common_prefix, percent
@@ -17,13 +18,8 @@ from undrift.report.units import brief, common_prefix, percent
 if TYPE_CHECKING:
     from rich.table import Table
 
-BEST = "★"
 NONE = "–"
 ALGORITHM, NOTES = "Algorithm", "Notes"
-
-FALLEN = 0.8
-"""a final accuracy below this share of the best one is worth a note; so is a loss above"""
-
 
 _ESTIMATES = (
     *("final", "behind", "difference", "tail", "peak"),
@@ -33,7 +29,7 @@ _ESTIMATES = (
 
 def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[str, list[str]]:
     """Heading → cells of the table that people read; `compact` leaves out the finer columns."""
-    name = _all(row.score.heading for row in rows)
+    name = joined(row.score.heading for row in rows)
     columns = {
         ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows],
         f"Final {name}": [_result(row, row.final) for row in rows],
@@ -54,10 +50,10 @@ def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[
 
 def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Heading → cells of the table of intervals and differences; empty if there are neither."""
-    if not any(row.baseline for row in rows) and not _intervals(rows):
+    if not any(row.baseline for row in rows) and not has_intervals(rows):
         return {}
-    name, gap = _all(row.score.heading for row in rows), _in(row.score.gap for row in rows)
-    interval = ", 95 % interval" if _intervals(rows) else ""
+    name, gap = joined(row.score.heading for row in rows), _in(row.score.gap for row in rows)
+    interval = ", 95 % interval" if has_intervals(rows) else ""
     columns = {
         ALGORITHM: [row.arm.label for row in rows],
         f"Final {name}{interval}": [_interval(row, row.final) for row in rows],
@@ -72,70 +68,6 @@ def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
             for row in rows
         ]
     return columns
-
-
-def _intervals(rows: Sequence[Row]) -> bool:
-    """Whether any algorithm has seeds enough for an interval."""
-    return any(row.final and row.final.interval for row in rows)
-
-
-def seed_note(rows: Sequence[Row]) -> str:
-    """How to read the table of intervals."""
-    text = f"Below {LEAST_SEEDS} seeds there are no 95 % intervals."
-    if _intervals(rows):
-        text = f"Brackets hold 95 % intervals of the mean over seeds, by Student's t. {text}"
-    if _intervals(rows) and any(row.score.bounds for row in rows):
-        text += " Those of accuracies are taken on the logit scale, so they end within 0 and 100 %."
-    baselines = dict.fromkeys(row.baseline.label for row in rows if row.baseline)
-    if baselines:
-        text += (
-            f" Differences are to {', '.join(baselines)}, on the seeds that both finished; a win is"
-            " a seed on which the algorithm ends better."
-        )
-    return text
-
-
-def notes(row: Row) -> str:
-    """What the numbers of a row leave out."""
-    said = [f"{row.diverged}/{row.seeds} seeds diverged"] if row.diverged else []
-    if row.under_way:
-        said.append(f"{row.unfinished}/{row.seeds} seeds unfinished ({_so_far(row)})")
-    if lost := row.seeds - row.diverged - row.unfinished - (row.final.n if row.final else 0):
-        said.append(f"{lost}/{row.seeds} seeds ended without a finite {row.score.name}")
-    if row.final and row.peak:
-        worse, better = row.final.mean, row.peak.mean
-        if row.score.lower and FALLEN * worse > better > 0:
-            said.append(f"rose from {row.score.number(better)}")
-        elif not row.score.lower and worse < FALLEN * better:
-            said.append(f"fell from {percent(better)} %")
-    return ", ".join(said)
-
-
-def _so_far(row: Row) -> str:
-    """How far the seeds under way have come, and with what."""
-    first, last = min(row.under_way), max(row.under_way)
-    where = f"round {last}" if first == last else f"rounds {first} to {last}"
-    text = f"{where} of {row.arm.rounds}"
-    if row.latest is None:
-        return text
-    at = "" if first == last == row.latest_round else f" in round {row.latest_round}"
-    return f"{text}, {row.score.said(row.score.numbers(row.latest))}{at}"
-
-
-def footnote(run: Run, rows: Sequence[Row]) -> str:
-    """How to read the table, in a sentence or two."""
-    spread = "mean ± sd over seeds" if len(run.seeds) > 1 else "one seed, so without a spread"
-    if 1 < len(run.seeds) < LEAST_SEEDS:
-        spread = f"mean ± sd over {len(run.seeds)} seeds, too few for 95 % intervals"
-    problems = " on the same problem" if len({arm.problem for arm in run.arms}) > 1 else ""
-    text = f"{_all(row.score.about for row in rows)}, {spread}; {BEST} marks the best of those that"
-    text += f" finished{problems}."
-    if run.target is not None:
-        text += (
-            f" Costs are those of all clients up to the first evaluated round with at least"
-            f" {percent(run.target)} %, averaged over the seeds that got there."
-        )
-    return text
 
 
 def markdown_table(run: Run, rows: Sequence[Row]) -> str:
@@ -295,11 +227,6 @@ def _interval(row: Row, estimate: Estimate | None, sign: str = "") -> str:
         return NONE
     mean, *ends = (row.score.number(x, sign) for x in (estimate.mean, *(estimate.interval or ())))
     return f"{mean} [{', '.join(ends)}]" if ends else mean
-
-
-def _all(names: Iterable[str]) -> str:
-    """What the rows have in a column: one thing, but for runs with different tasks."""
-    return " or ".join(dict.fromkeys(names))
 
 
 def _in(units: Iterable[str]) -> str:
