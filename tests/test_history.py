@@ -250,3 +250,8 @@ def test_plots_that_cannot_be(history: History) -> None:
         history.plot("label")
     with pytest.raises(UndriftError, match="no values of accuracy by round"):
         History([{"round": 1, "accuracy": None}]).plot("accuracy")
+
+
+def test_plots_show_the_loss_where_there_is_no_accuracy() -> None:
+    numbers = History({"round": t, "loss": 1.0 / t} for t in (1, 2, 3))
+    assert [ax.get_ylabel() for ax in numbers.plot().axes] == ["loss"]

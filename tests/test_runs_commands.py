@@ -45,7 +45,8 @@ def test_report_leaves_out_what_is_no_run(tmp_path: Path, capsys: Shown) -> None
     shown, said = capsys.readouterr()
     assert f"report: {out / 'report.html'}" in shown
     assert "to 70 %" in shown
-    assert "+20.00 [" in shown
+    assert "+20.00" in shown
+    assert "too few for 95 % intervals" in shown
     assert said.count("left out") == 3
     assert "format 99" in said
     assert "has no experiment.json" in said
@@ -99,8 +100,8 @@ def test_ls_lists_runs_latest_first(tmp_path: Path, capsys: Shown) -> None:
     assert "seeds must be" in rows["broken"]["error"]
     main(["ls", str(tmp_path)])
     shown = capsys.readouterr().out
-    assert re.search(r"old .* 20/20 +90\.00 +\d+ d", shown)
-    assert re.search(r"new .* 10/20 +65\.00 +\d+ s", shown)
+    assert re.search(r"old .* 20/20 +90\.00 % +\d+ d", shown)
+    assert re.search(r"new .* 10/20 +65\.00 % +\d+ s", shown)
 
 
 def test_ls_without_runs(tmp_path: Path, capsys: Shown) -> None:
@@ -151,7 +152,57 @@ def test_diff_names_settings_rounds_and_quantities(tmp_path: Path, capsys: Shown
         f"FedAvg, seed 0: round 15, loss: {1 / 15!r} | {1 / 15 + 1e-16!r}",
         "FedAvg, seed 1: round 10, accuracy: 0.4 | nan, and 1 quantities more",
         "AdaBest, seed 1: round 20 is only in the first",
+        "largest relative difference: inf, FedAvg, seed 1, round 10, accuracy",
     ]
+
+
+def record(folder: Path, *arithmetic: Any) -> None:
+    """Write what each session of a run computed with."""
+    sessions = [{"began": "now"} | ({"arithmetic": one} if one else {}) for one in arithmetic]
+    (folder / "environment.json").write_text(json.dumps(sessions))
+
+
+AVX2 = {"cpu": "AVX2", "engine": "compiled"}
+PLAIN = {"cpu": "DEFAULT", "engine": "compiled"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "loss", "says"),
+    [
+        ([AVX2], [AVX2], 1e-6, ["the same arithmetic (cpu AVX2, engine compiled): a real diff"]),
+        ([AVX2], [PLAIN], 1e-6, ["other arithmetic: cpu: AVX2 | DEFAULT", "as rounding does"]),
+        ([AVX2], [PLAIN], 0.5, ["other arithmetic: cpu: AVX2 | DEFAULT", "more than rounding"]),
+        ([AVX2, PLAIN], [AVX2, PLAIN], 1e-6, ["cpu: AVX2, DEFAULT | AVX2, DEFAULT", "as rounding"]),
+        ([AVX2], [{"cpu": "AVX2"}], 1e-6, ["engine: compiled | none", "as rounding does"]),
+        ([AVX2, None], [AVX2], 1e-6, ["of the first was is not recorded", "as rounding does"]),
+        ([], [], 0.5, ["of both was is not recorded", "more than rounding does"]),
+    ],
+)
+def test_diff_tells_rounding_from_real_differences(
+    tmp_path: Path, capsys: Shown, one: Any, other: Any, loss: float, says: list[str]
+) -> None:
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b")
+    record(a, *one)
+    record(b, *other)
+    change(b, 1, loss=0.1 * (1 + loss), accuracy=0.502)  # FedAvg, seed 0, round 10
+    change(b, 3, drift=0.4)  # round 20: small differences grow
+    fails("diff", str(a), str(b), code=1)
+    first, where, largest, *cause = capsys.readouterr().out.splitlines()
+    assert first == "the same settings, other results:"
+    assert where.startswith("FedAvg, seed 0: round 10, accuracy: 0.5 | 0.502, and 1 quant")
+    assert largest == "largest relative difference: 0.5, FedAvg, seed 0, round 20, drift"
+    assert len(cause) == len(says)
+    for line, expected in zip(cause, says, strict=True):
+        assert expected in line
+
+
+def test_diff_of_accuracies_alone(tmp_path: Path, capsys: Shown) -> None:
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b")
+    record(a, AVX2)
+    record(b, PLAIN)
+    change(b, 1, accuracy=0.25)
+    fails("diff", str(a), str(b), code=1)
+    assert "they differ by 0.5, which is more than rounding does" in capsys.readouterr().out
 
 
 def test_diff_of_verdicts_and_algorithms(tmp_path: Path, capsys: Shown) -> None:
@@ -207,3 +258,85 @@ def test_entries_are_bibtex() -> None:
         assert fields[-1] == "year"
         assert key.endswith(re.search(r"year +=.*(\d{4})", entry)[1])  # type: ignore[index]
     assert cite([], "} @evil{1").count("@") == 1
+
+
+ODD = "\x1b[31m[bold]:smile:[/x]\x07\u202e"
+SEEN = r"\x1b[31m[bold]:smile:[/x]\x07\u202e"
+
+
+def test_what_others_wrote_is_printed_as_text(tmp_path: Path, capsys: Shown) -> None:
+    verdict = {"algorithm": A, "seed": 1, "round": 15, "reason": ODD}
+    folder = tmp_path / "[bold]:smile:[/y]"
+    settings = {"data": ODD, ODD: "value", "name": ODD}
+    make_run(folder, labels={A: ODD, B: ODD + "2"}, verdicts=[verdict], **settings)
+    make_run(other := tmp_path / "other", data=ODD + "3")
+    main(["show", str(folder)])
+    main(["ls", str(folder.parent)])
+    main(["report", str(folder), "--formats", "svg"])
+    fails("diff", str(folder), str(other), code=1)
+    shown = capsys.readouterr().out
+    assert not set(shown) & set("\x1b\x07\u202e")
+    said = "".join(shown.split())
+    assert f"seed1,endedinround15:{SEEN}" in said
+    assert f"{SEEN}2" in said
+    assert f"data:{SEEN}|{SEEN}3" in said
+    assert f"report: {folder / 'report.html'}\n" in shown
+    assert f"in {folder}:" in shown
+
+
+def test_one_bad_entry_hides_no_run(
+    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path / "good")
+    make_run(tmp_path / "closed")
+    make_run(tmp_path / os.fsdecode(b"\xff"))
+    (tmp_path / "loop").symlink_to("loop")
+    real = Path.stat
+
+    def stat(self: Path, **options: Any) -> os.stat_result:
+        if self.parent.name == "closed":
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)  # root may read anything
+    main(["ls", str(tmp_path), "--json"])
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows.keys() == {"good", "closed", "\udcff"}
+    assert "Permission denied" in rows["closed"]["error"]
+    main(["ls", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert r"\udcff" in shown
+    assert "broken" in shown
+
+
+@pytest.mark.parametrize("command", ["show", "report", "ls", "watch", "diff", "out"])
+def test_paths_too_long_for_any_folder(tmp_path: Path, capsys: Shown, command: str) -> None:
+    long = "x" * 5000
+    run = str(make_run(tmp_path))
+    arguments = {"diff": ["diff", long, run], "out": ["report", run, "--out", long]}
+    fails(*arguments.get(command, [command, long]), code=2)
+    said = capsys.readouterr().err
+    assert "..." in said
+    assert len(said) < 300
+
+
+def test_a_report_is_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path)
+    written: list[Path] = []
+    monkeypatch.setattr(Path, "replace", lambda self, to: written.append(to))
+    main(["report", str(tmp_path), "--formats", "svg"])
+    assert {"report.html", "table.md", "seeds.csv", "accuracy.svg"} <= {p.name for p in written}
+    assert not (tmp_path / "report.html").exists()
+    assert not list(tmp_path.glob("figures/accuracy.svg"))
+
+
+def test_regression_in_show_and_ls(tmp_path: Path, capsys: Shown) -> None:
+    make_run(tmp_path / "run", empty=("accuracy", "cloud_accuracy", "aggregate_accuracy"))
+    main(["show", str(tmp_path / "run")])
+    assert re.search(r"FedAvg +20/20 +0\.2236 ± 0 ", capsys.readouterr().out)  # root of 1 / 20
+    main(["ls", str(tmp_path)])
+    assert re.search(r"finished +20/20 +RMSE 0\.2236 ", capsys.readouterr().out)
+    fails("report", str(tmp_path / "run"), "--target", "0.5", code=2)
+    assert "no accuracies" in capsys.readouterr().err

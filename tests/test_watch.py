@@ -19,10 +19,13 @@ from tests.report.directory import ACCURACY, A, make_run
 from undrift.commands.watch import watch
 from undrift.config import UndriftError
 from undrift.lock import Lock, holder
-from undrift.report import read_run
+from undrift.report import read_run, rows
 from undrift.watch import folder as folder_module
 from undrift.watch.folder import Folder
-from undrift.watch.server import Server
+from undrift.watch.server import Answer, Server
+
+Shown = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture
@@ -85,7 +88,9 @@ def test_files_are_read_only_when_they_have_changed(
 ) -> None:
     read: list[str] = []
     monkeypatch.setattr(
-        folder_module, "read_run", lambda path: (read.append(path.name), read_run(path))[1]
+        folder_module,
+        "read_run",
+        lambda path, rows: (read.append(path.name), read_run(path, rows))[1],
     )
     folder = Folder(runs)
     folder.entries()
@@ -96,6 +101,43 @@ def test_files_are_read_only_when_they_have_changed(
     after = {entry.name: entry.version for entry in folder.entries()}
     assert read[2:] == ["second"]
     assert [name for name in before if before[name] != after[name]] == ["second"]
+
+
+def test_only_new_rows_are_parsed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[str] = []
+    monkeypatch.setattr(
+        rows, "parsed", lambda path, text, where: (numbers.append(where), json.loads(text))[1]
+    )
+    folder = Folder(runs / "second")
+    for t in (15, 20):
+        with (runs / "second" / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"algorithm": A, "seed": 0, "round": t, "accuracy": 0.9}) + "\n")
+        assert folder.entries()[0].facts()["done"] == t
+        folder.view(["second"])
+    assert numbers == [f"line {number}: " for number in (1, 2, 3, 4)]
+
+
+def test_links_in_a_circle_and_closed_folders_hide_no_run(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (runs / "loop").symlink_to("loop")
+    make_run(runs / "closed")
+    real = Path.stat
+
+    def stat(self: Path, **options: Any) -> os.stat_result:
+        if self.parent.name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return real(self, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)  # root may read anything
+    assert states(runs) == {"first": "finished", "second": "interrupted"}
+
+
+def test_files_of_1970_are_there(runs: Path) -> None:
+    for file in (runs / "first").iterdir():
+        os.utime(file, (0, 0))
+    assert states(runs)["first"] == "finished"
+    assert [entry.modified == 0 for entry in Folder(runs).entries()] == [False, True]
 
 
 def test_links_that_leave_the_folder_are_not_followed(runs: Path) -> None:
@@ -148,7 +190,7 @@ def test_spoilt_files_never_spoil_the_list(
 def test_the_list_and_the_view(server: Server) -> None:
     _, body = ask(server, "/runs")
     listed = {run["name"]: run for run in json.loads(body)}
-    assert listed["first"]["best"] == pytest.approx(0.9)
+    assert listed["first"]["best"] == "90.00 %"
     assert (listed["second"]["done"], listed["second"]["rounds"]) == (10, 20)
     assert json.loads(ask(server, "/view?run=first")[1])["parts"]["title"] == "first"
     both = json.loads(ask(server, "/view?run=second&run=first")[1])
@@ -239,6 +281,39 @@ def test_a_port_in_use_and_other_mistakes(server: Server, runs: Path) -> None:
         watch(runs, host="no such host", port=0)
     with pytest.raises(UndriftError, match="not a folder"):
         watch(runs / "nothing", port=0)
+
+
+@pytest.mark.parametrize("path", ["ftp://[", "/view?" + "run=x&" * 1001])
+def test_addresses_that_are_none(server: Server, capfd: Shown, path: str) -> None:
+    answer, _ = ask(server, path)
+    assert (answer.status, capfd.readouterr().err) == (400, "")
+
+
+def test_browsers_leave_out_the_usual_port(server: Server) -> None:
+    server.server_port = 80
+    for host in ("localhost", "127.0.0.1", "localhost:80", "[::1]"):
+        assert server.answers_to(host)
+    assert not server.answers_to("elsewhere.example")
+
+
+def test_names_that_are_no_text(tmp_path: Path, capsys: Shown, monkeypatch: Patch) -> None:
+    runs = tmp_path / os.fsdecode(b"\xff[b]")
+    make_run(runs / os.fsdecode(b"\xfe"), name="\ud800")
+    with Server(Folder(runs)) as server:
+        page = server.pages["/"].body.decode()
+        assert "\\udcff[b]" in page
+        (listed,) = server.folder.entries()
+        assert listed.name == "\\udcfe"
+        assert server.folder.together([listed.name]) is not None
+        assert Answer("\ud800").body == b"?"
+    monkeypatch.setattr(Server, "serve_forever", lambda self: None)
+    watch(runs, port=0)
+    assert "\\udcff[b] at http" in capsys.readouterr().out
+
+
+def test_a_path_too_long_for_any_folder() -> None:
+    with pytest.raises(UndriftError, match=r"x\.\.\. is not a folder"):
+        Folder(Path("x" * 5000))
 
 
 def test_an_address_beyond_this_machine_comes_with_a_warning(

@@ -155,7 +155,7 @@ class History:
     def plot(
         self, *metrics: str, x: str = "round", smooth: float = 0.0, ax: Axes | None = None
     ) -> Figure:
-        """A figure with a panel for each metric and a line for each label.
+        """A figure with a panel for each metric (accuracy, or else loss) and a line for each label.
 
         A line is the mean over seeds, at the rounds that all of them have, in a band of one sd.
         x       round, bytes, flops, seconds or any other column
@@ -165,7 +165,8 @@ class History:
         _needed("matplotlib", "undrift[report]")
         from undrift.plots import plot_history
 
-        return plot_history(self, metrics or ("accuracy",), x, smooth, ax)
+        usual = "accuracy" if "accuracy" in self.columns or not self.rows else "loss"
+        return plot_history(self, metrics or (usual,), x, smooth, ax)
 
     def __repr__(self) -> str:
         names, cells = self._shown()

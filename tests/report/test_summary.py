@@ -25,8 +25,11 @@ from undrift.report import (
     summarise,
     write_report,
 )
+from undrift.report.files import METRICS
 from undrift.report.panels import panel_data
-from undrift.report.student import quantile
+from undrift.report.read import renamed
+from undrift.report.score import RMSE
+from undrift.report.student import Estimate, quantile
 from undrift.report.units import brief, common_prefix, percent, prefix
 
 
@@ -106,7 +109,7 @@ def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
     assert rows[B].behind.mean == pytest.approx(0.7 - 0.8)
     assert rows[B].peak.mean == pytest.approx((0.9 + 0.7) / 2)
     arm = run.arms[1]
-    assert arm.shared_rounds().tolist() == [5, 10]  # no mean of the survivors
+    assert arm.shared_rounds.tolist() == [5, 10]  # no mean of the survivors
     mean, sd = arm.band("accuracy")
     assert mean == pytest.approx([0.45, 0.65])
     assert sd == pytest.approx([math.sqrt(0.005)] * 2)
@@ -155,7 +158,9 @@ def test_csv_holds_the_numbers_in_full(tmp_path: Path) -> None:
     assert first["algorithm"] == A
     assert float(first["final_mean"]) == pytest.approx(0.65)
     assert float(second["bytes_to_mean"]) == 15000
-    assert float(first["final_high"]) == pytest.approx(0.65 + 12.7062 * 0.05, abs=1e-5)
+    assert float(first["rounds_to_sd"]) == pytest.approx(math.sqrt(12.5))
+    assert first["final_high"] == ""  # two seeds are too few
+    assert (first["metric"], first["rounds"], first["done"]) == ("accuracy", "20", "20")
     assert (first["leads"], second["leads"], second["behind_mean"]) == ("0", "1", "")
 
 
@@ -166,10 +171,169 @@ def test_student_quantiles() -> None:
     assert quantile(2, 0.99) == pytest.approx(9.92484, abs=6e-6)
 
 
-def test_intervals(tmp_path: Path) -> None:
-    row = rows_of(make_run(tmp_path))[A]
-    half = math.tan(0.475 * math.pi) * 0.05  # Cauchy's distribution; sd / sqrt(2) of 0.6 and 0.7
-    assert row.final.interval == pytest.approx((0.65 - half, 0.65 + half))
+THREE: Accuracies = {
+    **ACCURACY,
+    (A, 2): (0.2, 0.4, 0.5, 0.5),
+    (B, 2): (0.5, 0.7, 0.8, 0.994),
+}
+
+
+def test_intervals_of_accuracies_stay_within_their_bounds(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, THREE))
+    a, b = summarise(run, "FedAvg")
+    assert a.final is not None
+    half = 4.30265 * 0.1 / math.sqrt(3) / (0.6 * 0.4)  # sd 0.1, on the logit scale
+    low, high = (1 / (1 + 4 / 6 * math.exp(sign * half)) for sign in (1, -1))
+    assert a.final.interval == pytest.approx((low, high), abs=1e-6)
+    assert b.final is not None
+    assert b.difference is not None
+    assert b.final.interval is not None
+    assert 0 < b.final.interval[0] < b.final.mean < b.final.interval[1] < 1
+    plain = b.difference.mean + 4.30265 * (b.difference.sd or 0) / math.sqrt(3)
+    assert b.difference.interval is not None
+    assert b.difference.interval[1] < 1 > 0.5 * plain
+    text = markdown_table(run, [a, b])
+    assert "logit scale" in text
+    assert "too few" not in text
+    errors = Estimate.of([0.1, 0.2, 0.1], RMSE.bounds)
+    assert errors is not None
+    half = 4.30265 * (errors.sd or 0) / math.sqrt(3)
+    ends = [errors.mean * math.exp(sign * half / errors.mean) for sign in (-1, 1)]
+    assert errors.interval == pytest.approx(ends, abs=1e-6)
+    costs = Estimate.of([1, 2, 3])
+    assert costs is not None
+    half = 4.30265 / math.sqrt(3)
+    assert costs.interval == pytest.approx((2 - half, 2 + half), abs=1e-5)
+
+
+def test_intervals_at_the_bounds() -> None:
+    for value in (0.0, 1.0, 0.5, 1.5):
+        same = Estimate.of([value] * 3, (0, 1))
+        assert same is not None
+        assert same.interval == (value, value)
+    wide = Estimate.of([0.0] * 9 + [1e-9], (0, 1))
+    assert wide is not None
+    assert wide.interval is not None
+    assert 0 <= wide.interval[0] < wide.mean < wide.interval[1] <= 1
+
+
+def test_two_seeds_have_no_interval_and_are_told_so(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    assert all(row.final and row.final.interval is None for row in summarise(run))
+    text = markdown_table(run, summarise(run))
+    assert "too few for 95 % intervals" in text
+    assert "[" not in text
+    assert "too few for 95 % intervals" in page_of(tmp_path)
+    assert "95 % interval |" not in markdown_table(run, summarise(run, "FedAvg"))
+
+
+def test_an_interrupted_run_has_no_final_results(tmp_path: Path) -> None:
+    early: Accuracies = {key: values[:2] for key, values in ACCURACY.items() if key != (B, 1)}
+    folder = make_run(tmp_path, early, seeds=[0, 1])
+    run = read_run(folder)
+    a, b = rows = summarise(run)
+    assert [(row.final, row.tail, row.bytes, row.behind, row.leads) for row in rows] == [
+        (None, None, None, None, False)
+    ] * 2
+    assert (a.unfinished, a.done, a.latest_round) == (2, 10, 10)
+    assert (b.unfinished, b.done, b.latest_round) == (2, 0, 10)
+    notes = (
+        "2/2 seeds unfinished (round 10 of 20, 45.00 ± 7.07 %)",
+        "2/2 seeds unfinished (rounds 0 to 10 of 20, 60.00 % in round 10)",
+    )
+    page = page_of(folder).split("<script")[0]
+    for note in notes:
+        assert note in markdown_table(run, rows)
+        assert note in page
+        assert note.replace("%", r"\%").replace("±", r"$\pm$") in latex_table(run, rows)
+        assert note in str(rich_table(run, rows).caption)
+    for text in (markdown_table(run, rows), latex_table(run, rows)):
+        assert "| FedAvg | – |" in text or "FedAvg & -- &" in text
+        assert "**" not in text
+        assert "textbf" not in text
+    assert "ends" not in page
+    assert "has finished on every seed yet" in page
+    first, second = csv.DictReader(io.StringIO(csv_table(run, rows)))
+    assert (first["unfinished"], first["rounds"], first["done"]) == ("2", "20", "10")
+    assert (first["final_mean"], first["leads"], float(first["latest_mean"])) == ("", "0", 0.45)
+    assert (second["done"], second["latest_round"]) == ("0", "10")
+    assert {line["final"] for line in csv.DictReader(io.StringIO(seeds_csv(run, rows)))} == {""}
+
+
+def test_the_lead_is_among_those_that_have_finished(tmp_path: Path) -> None:
+    accuracy: Accuracies = dict(ACCURACY) | {(B, 1): (0.5, 0.7, 0.8)}
+    page = page_of(make_run(tmp_path, accuracy))
+    assert "<b>FedAvg</b> ends highest of those that have finished: 65.00 ± 7.07 % after" in page
+    assert "<b>AdaBest</b> ends highest: 85.00" in page_of(make_run(tmp_path))
+    alone = {key: values for key, values in ACCURACY.items() if key[0] == A}
+    assert "<b>FedAvg</b> ends at 65.00" in page_of(make_run(tmp_path, alone))
+
+
+def regression(folder: Path, **losses: tuple[float | None, ...]) -> Path:
+    """A finished run without accuracies, three seeds each; the last losses of each algorithm."""
+    accuracy: Accuracies = {
+        (f"{name}()", seed): (None,) * 4 for name in losses for seed in range(3)
+    }
+    make_run(folder, accuracy, empty=tuple(m for m in METRICS if m.endswith("accuracy")))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        if row["round"] == 20:
+            row["loss"] = losses[row["label"]][row["seed"]]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_regression_is_ranked_by_its_error(tmp_path: Path) -> None:
+    folder = regression(tmp_path, Good=(0.01, 0.04, 0.01), Poor=(0.25, 0.25, 0.36))
+    run = read_run(folder)
+    good, poor = rows = summarise(run, "Good")
+    assert (good.leads, poor.leads, run.finished, good.unfinished) == (True, False, True, 0)
+    assert good.final is not None
+    assert good.final.mean == pytest.approx((0.1 + 0.2 + 0.1) / 3)
+    assert good.peak is not None
+    assert good.peak.mean == pytest.approx(good.final.mean)
+    assert poor.behind is not None
+    assert poor.behind.mean == pytest.approx((0.4 + 0.3 + 0.5) / 3)
+    assert poor.difference is not None
+    assert (poor.difference.mean, poor.wins, poor.losses) == (pytest.approx(0.4), 0, 3)
+    text = markdown_table(run, rows)
+    assert "| Final RMSE | Behind the best | Last tenth of rounds | Best RMSE |" in text
+    assert "| 0.1333 ± 0.05774 |" in text.replace("**", "")
+    assert "Root of the mean squared error on the test set" in text
+    assert "unfinished" not in text
+    assert "taken on the logarithmic scale" in text
+    assert "rose from 0.2582" in text  # Poor had 1 / 15 in round 15
+    page = write_report(folder).read_text().split("<script")[0]
+    assert "<b>Good</b> ends lowest: RMSE 0.1333 ± 0.05774 after round 20, 0.4 ± 0.1 below" in page
+    assert '<figure class="wide"><figcaption><h3>Test loss' in page
+    assert "%" not in text.split("95 % interval")[0]
+    first = next(csv.DictReader(io.StringIO(csv_table(run, rows))))
+    assert (first["metric"], first["target"]) == ("RMSE", "")
+
+
+def test_another_loss_and_one_that_is_not_finite(tmp_path: Path) -> None:
+    folder = regression(tmp_path, Good=(0.5, 0.5, None))
+    (row,) = summarise(read_run(folder))
+    assert (row.unfinished, row.leads, row.complete) == (0, False, False)
+    assert "1/3 seeds ended without a finite RMSE" in page_of(folder)
+    settings = json.loads((folder / "experiment.json").read_text()) | {"loss": "huber"}
+    (folder / "experiment.json").write_text(json.dumps(settings))
+    (row,) = summarise(read_run(folder))
+    assert (row.score.name, row.final and row.final.mean) == ("loss", 0.5)
+
+
+def test_regression_beside_classes(tmp_path: Path) -> None:
+    runs = [
+        read_run(make_run(tmp_path / "classes", name="classes")),
+        read_run(regression(tmp_path / "numbers", Good=(0.01, 0.04, 0.01))),
+    ]
+    both = merge([runs[0], renamed(runs[1], "numbers")])
+    rows = summarise(both)
+    assert [row.leads for row in rows] == [False, True, True]
+    text = markdown_table(both, rows)
+    assert "| Final accuracy (%) or RMSE | Behind the best |" in text
+    assert "65.00 ± 7.07" in text
+    assert "0.1333 ± 0.05774" in text
 
 
 def test_paired_comparison_by_hand(tmp_path: Path) -> None:
@@ -215,7 +379,7 @@ def test_latex_is_escaped(tmp_path: Path) -> None:
     assert f"{label} \\textbackslash{{}}" in text
     assert "\\input" not in text
     assert r"65.00 $\pm$ 7.07" in text
-    assert r"$-$20.00 {[}" in text
+    assert r"& $-$20.00 &" in text
     assert r"\textbf{{*} $\star$}" in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {7}

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.text import Text
 
+from undrift.identity import stored_sessions
 from undrift.report import Run, read_run
 from undrift.report.read import Arm, Curve
+from undrift.report.text import printable
 
 NOT_SETTINGS = {"name", "hash", "command", "version", "format"}
 """what may differ between two runs of one experiment"""
 
 CLOCK = "seconds"
 """the one quantity that is never the same twice"""
+
+ROUNDING = 1e-4
+"""what rounding may amount to where two runs part: a thousand times the last digit of a float32"""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Where the results of an algorithm on a seed part.
+
+    said     what differs first
+    size     by how much, relatively, in the quantity that differs most there
+    largest  the largest relative difference of any round and quantity, and which it is
+    """
+
+    leg: str
+    said: str
+    size: float = 0.0
+    largest: tuple[float, str] = (0.0, "")
 
 
 def diff(a: Path, b: Path) -> None:
@@ -25,8 +47,10 @@ def diff(a: Path, b: Path) -> None:
     Example: undrift diff runs/a runs/b
 
     Prints every setting that differs and, for each algorithm and seed that both have, the first
-    round and quantity that are not the same to the last bit. Exit code 0: nothing differs but
-    names, versions and times; 1: something does.
+    round and quantity that are not the same to the last bit, and the largest difference. Runs with
+    the same settings may still differ by rounding, if another CPU, engine or version of a library
+    computed them: it says whether that is so. Exit code 0: nothing differs but names, versions and
+    times; 1: something does.
 
     Parameters
     ----------
@@ -36,14 +60,22 @@ def diff(a: Path, b: Path) -> None:
         Run directory.
     """
     one, other = read_run(a), read_run(b)
-    console = Console(highlight=False)
-    found = [*settings(one, other), *results(one, other)]
-    for line in found or ["the same settings, the same results"]:
-        console.print(line, markup=False, soft_wrap=True)
+    told, partings = list(settings(one, other)), list(results(one, other))
+    lines = [*told, *(f"{parting.leg}: {parting.said}" for parting in partings)]
+    if not told:
+        same = "the same settings, the same results"
+        lines.insert(0, "the same settings, other results:" if partings else same)
+    if any(parting.size for parting in partings):
+        size, where = max(parting.largest for parting in partings)
+        lines.append(f"largest relative difference: {size:.2g}, {where}")
+        lines += [] if told else _cause(a, b, max(parting.size for parting in partings))
     versions = [run.experiment.get("version") for run in (one, other)]
     if versions[0] != versions[1]:
-        console.print(f"written by undrift {versions[0]} and {versions[1]}", markup=False)
-    if found:
+        lines.append(f"written by undrift {versions[0]} and {versions[1]}")
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(Text(printable(line)), soft_wrap=True)
+    if told or partings:
         sys.exit(1)
 
 
@@ -57,43 +89,87 @@ def settings(a: Run, b: Run) -> Iterator[str]:
             yield f"{key}: {values[0]} | {values[1]}"
 
 
-def results(a: Run, b: Run) -> Iterator[str]:
-    """A line for each algorithm and seed of both runs whose results differ."""
+def results(a: Run, b: Run) -> Iterator[Parting]:
+    """For each algorithm and seed of both runs whose results differ, where they part."""
     theirs = {arm.name: arm for arm in b.arms}
     for arm in a.arms:
         other = theirs.get(arm.name)
         for seed in arm.seeds if other else ():
-            if other and seed in other.seeds and (found := _first(arm, other, seed)):
-                yield f"{arm.label}, seed {seed}: {found}"
+            if other and seed in other.seeds and (found := _part(arm, other, seed)):
+                yield found
 
 
-def _first(a: Arm, b: Arm, seed: int) -> str | None:
-    """Where two curves part: a differing value, a missing round, or another verdict."""
+def _part(a: Arm, b: Arm, seed: int) -> Parting | None:
+    """A differing value, a missing round, or another verdict."""
+    leg = f"{a.label}, seed {seed}"
     one, other = a.curves.get(seed), b.curves.get(seed)
+    if one and other and (found := _values(leg, one, other)):
+        return found
     rounds = [set() if c is None else set(c.rounds.tolist()) for c in (one, other)]
-    if one and other:
-        for t in sorted(rounds[0] & rounds[1]):
-            if found := _values(one, other, t):
-                return found
     if alone := rounds[0] ^ rounds[1]:
         t = min(alone)
-        return f"round {t} is only in the {'first' if t in rounds[0] else 'second'}"
+        return Parting(leg, f"round {t} is only in the {'first' if t in rounds[0] else 'second'}")
     ends = [arm.verdicts.get(seed) for arm in (a, b)]
     says = ["no verdict" if v is None else f"ended in round {v.round}: {v.reason}" for v in ends]
-    return None if ends[0] == ends[1] else " | ".join(says)
+    return None if ends[0] == ends[1] else Parting(leg, " | ".join(says))
 
 
-def _values(a: Curve, b: Curve, t: int) -> str | None:
-    """The first quantity that differs in a round, and how many others do."""
-    here, there = (int(np.flatnonzero(curve.rounds == t)[0]) for curve in (a, b))
-    pairs = {
-        name: (a.values[name][here], b.values[name][there])
-        for name in a.values
-        if name in b.values and name != CLOCK
-    }
-    unequal = [name for name, pair in pairs.items() if not np.array_equal(*pair, equal_nan=True)]
-    if not unequal:
+def _values(leg: str, a: Curve, b: Curve) -> Parting | None:
+    """The first round in which a quantity differs, and how far the curves come apart."""
+    rounds, here, there = np.intersect1d(a.rounds, b.rounds, return_indices=True)
+    names = [name for name in a.values if name in b.values and name != CLOCK]
+    x = np.array([a.values[name][here] for name in names])
+    y = np.array([b.values[name][there] for name in names])
+    unequal = (x != y) & ~(np.isnan(x) & np.isnan(y))
+    if not unequal.any():
         return None
-    x, y = (float(value) for value in pairs[unequal[0]])
-    more = f", and {len(unequal) - 1} quantities more" if unequal[1:] else ""
-    return f"round {t}, {unequal[0]}: {x!r} | {y!r}{more}"
+    whole = np.array([[1.0 if "cosine" in name else 0.0] for name in names])  # may be near 0
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(x - y) / np.maximum(np.maximum(np.abs(x), np.abs(y)), whole)
+    sizes = np.where(unequal, np.nan_to_num(sizes, nan=np.inf), 0.0)
+    first = int(np.argmax(unequal.any(axis=0)))
+    which = np.flatnonzero(unequal[:, first])
+    more = f", and {len(which) - 1} quantities more" if which[1:].size else ""
+    values = f"{float(x[which[0], first])!r} | {float(y[which[0], first])!r}"
+    # accuracies jump by whole samples, however small the cause is
+    smooth = [k for k in which if "accuracy" not in names[k]] or list(which)
+    name, t = np.unravel_index(np.argmax(sizes), sizes.shape)
+    return Parting(
+        leg,
+        f"round {rounds[first]}, {names[which[0]]}: {values}{more}",
+        float(sizes[smooth, first].max()),
+        (float(sizes[name, t]), f"{leg}, round {rounds[t]}, {names[name]}"),
+    )
+
+
+def _cause(a: Path, b: Path, size: float) -> Iterator[str]:
+    """Whether another arithmetic, and so rounding, may be what makes two runs differ."""
+    one, other = _arithmetic(a), _arithmetic(b)
+    rounding = "as rounding does" if size <= ROUNDING else "which is more than rounding does"
+    if not one or not other:
+        whose = "both" if not one and not other else "the first" if not one else "the second"
+        yield f"what the arithmetic of {whose} was is not recorded, so the cause cannot be told"
+        yield f"where they part, they differ by {size:.2g}, {rounding}"
+        return
+    keys = dict.fromkeys([*one, *other])
+    told = {key: [", ".join(found.get(key, ["none"])) for found in (one, other)] for key in keys}
+    unlike = [key for key, (x, y) in told.items() if x != y or len(one.get(key, ())) > 1]
+    if not unlike:
+        said = ", ".join(f"{key} {values[0]}" for key, values in told.items())
+        yield f"the same arithmetic ({said}): a real difference, not one of rounding"
+        return
+    yield "other arithmetic: " + "; ".join(f"{key}: {' | '.join(told[key])}" for key in unlike)
+    yield f"where they part, they differ by {size:.2g}, {rounding}"
+
+
+def _arithmetic(folder: Path) -> dict[str, list[str]]:
+    """What decided the bits of a run, with all values that its sessions had; old runs tell none."""
+    found: dict[str, list[str]] = {}
+    for session in stored_sessions(folder):
+        told = session.get("arithmetic")
+        if not isinstance(told, dict):
+            return {}
+        for key, value in told.items():
+            if str(value) not in (values := found.setdefault(str(key), [])):
+                values.append(str(value))
+    return found

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.text import Text
 
 from undrift.config import UndriftError, unknown
 from undrift.report import (
@@ -22,6 +23,7 @@ from undrift.report import (
     summarise,
     write_report,
 )
+from undrift.report.text import printable
 
 
 def report(
@@ -65,6 +67,10 @@ def report(
     if not known:
         raise UndriftError("\n".join(errors))
     together = merge(known)
+    if target is not None and not together.recorded("accuracy"):
+        raise UndriftError(
+            f"--target {target}: there are no accuracies in these runs; leave it out"
+        )
     together = together if target is None else replace(together, target=target)
     folder = out or (runs[0] if len(runs) == 1 else Path("report"))
     page = write_report(together, folder, baseline=baseline, formats=kinds)
@@ -73,7 +79,7 @@ def report(
     console.print(rich_table(together, rows))
     if baseline is not None:
         console.print(rich_seed_table(rows))
-    console.print(f"report: {page}", soft_wrap=True)
+    console.print(Text(f"report: {printable(page)}"), soft_wrap=True)
     if errors:
         sys.stderr.write("".join(f"undrift: left out: {error}\n" for error in errors))
         sys.exit(1)

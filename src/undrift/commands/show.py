@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, shortened
 from undrift.lock import holder
 from undrift.report import Run, read_run
-from undrift.report.read import Arm
-from undrift.report.summary import Estimate, best_peak
+from undrift.report.files import is_folder
+from undrift.report.score import ACCURACY
+from undrift.report.summary import best_peak, latest
+from undrift.report.text import printable
 from undrift.report.units import brief, prefix
 
 FILES = {
@@ -64,18 +67,19 @@ def show(run: Path) -> None:
     settings = Table(box=None, show_header=False, pad_edge=False)
     for key, value in found.experiment.items():
         if value is not None and key != "groups":  # large models have hundreds
-            settings.add_row(key.replace("_", " "), Text(_plain(key, value), overflow="fold"))
+            name = Text(printable(key.replace("_", " ")))
+            settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
     console.print(settings)
     console.print(_last(found))
     for arm in found.arms:
         for verdict in arm.verdicts.values():
             where = f"{arm.label}, seed {verdict.seed}, ended in round {verdict.round}"
-            console.print(Text(f"{where}: {verdict.reason}", style="red"))
+            console.print(Text(printable(f"{where}: {verdict.reason}"), style="red"))
     files = Table(box=None, show_header=False, pad_edge=False)
     for path in sorted(run.iterdir()):
         if not path.name.startswith("."):
-            files.add_row(Text(path.name), FILES.get(path.name, ""))
-    console.print(f"in {run}:", markup=False, soft_wrap=True)
+            files.add_row(Text(printable(path.name)), FILES.get(path.name, ""))
+    console.print(Text(f"in {printable(run)}:"), soft_wrap=True)
     console.print(files)
 
 
@@ -88,8 +92,8 @@ def ls(
 
     Example: undrift ls runs
 
-    Rounds are means over algorithms and seeds; the best accuracy is that of the best algorithm,
-    averaged over its seeds.
+    Rounds are means over algorithms and seeds; the best accuracy (or RMSE, where there are no
+    classes) is that of the best algorithm, averaged over its seeds.
 
     Parameters
     ----------
@@ -98,44 +102,61 @@ def ls(
     json_
         Print JSON.
     """
-    if not folder.is_dir():
-        raise UndriftError(f"{str(folder)!r} is not a folder; give the one that holds your runs")
-    here = [folder, *folder.iterdir()]
-    rows = [_row(path) for path in here if (path / "experiment.json").exists()]
+    if not is_folder(folder):
+        shown = shortened(str(folder))
+        raise UndriftError(f"{shown} is not a folder; give the one that holds your runs")
+    rows = [row for path in (folder, *_within(folder)) if (row := _row(path))]
     rows.sort(key=lambda row: row["age_seconds"])
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return
     console = Console(highlight=False)
     if not rows:
-        console.print(f"no runs in {folder}; `undrift compare` makes one", markup=False)
+        console.print(Text(f"no runs in {printable(folder)}; `undrift compare` makes one"))
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("run", no_wrap=True)  # to be copied
     for head in ("data", "algorithms"):
         table.add_column(head, overflow="fold")
-    table.add_column("state")
-    for head in ("rounds", "best (%)", "age"):
+    table.add_column("state", overflow="fold", min_width=11)
+    for head in ("rounds", "best", "age"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         age = _age(row["age_seconds"])
+        name = Text(printable(row["name"]))
         if "error" in row:
-            table.add_row(Text(row["name"]), "", Text(row["error"], "red"), "broken", "", "", age)
+            error = Text(printable(row["error"]), "red")
+            table.add_row(name, "", error, "broken", "", "", age)
             continue
-        best = "-" if row["best_accuracy"] is None else f"{100 * row['best_accuracy']:.2f}"
-        words = (row["name"], row["data"], ", ".join(row["algorithms"]), row["state"])
-        table.add_row(*map(Text, words), f"{row['done']}/{row['rounds']}", best, age)
+        words = (row["data"], ", ".join(row["algorithms"]), row["state"])
+        done = f"{row['done']}/{row['rounds']}"
+        table.add_row(name, *(Text(printable(word)) for word in words), done, row["best"], age)
     console.print(table)
 
 
+def _within(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise UndriftError(f"{str(folder)!r} cannot be read ({error.strerror})") from None
+
+
 def _row(path: Path) -> dict[str, Any]:
-    """What `ls` says of a run."""
-    row: dict[str, Any] = {"name": path.resolve().name, "path": str(path)}
-    row["age_seconds"] = round(time.time() - max(file.stat().st_mtime for file in _data(path)))
+    """What `ls` says of a run; nothing of what is none."""
+    row: dict[str, Any] = {"name": path.name, "path": str(path), "age_seconds": 0}
+    try:
+        times = [file.stat().st_mtime for file in _data(path)]
+    except OSError as error:
+        return row | {"error": f"cannot be read ({error})"}
+    if not times:
+        return {}
+    row["name"] = path.resolve().name
+    row["age_seconds"] = round(time.time() - max(times))
     try:
         run = read_run(path)
     except UndriftError as error:
         return row | {"error": str(error)}
+    best, score = best_peak(run), run.score
     state = "finished" if run.finished else "interrupted"
     if any(arm.verdicts for arm in run.arms):
         state += ", diverged"
@@ -147,47 +168,39 @@ def _row(path: Path) -> dict[str, Any]:
         "state": "running" if holder(path) else state,
         "done": run.done,
         "rounds": run.rounds,
-        "best_accuracy": best_peak(run),
+        "best_accuracy": best if score is ACCURACY else None,
+        "best": "-" if best is None else score.said(score.number(best)),
     }
 
 
 def _data(path: Path) -> list[Path]:
     """The files that a run writes as it goes along; reports may be younger."""
-    return [path / name for name in ("experiment.json", "metrics.jsonl") if (path / name).exists()]
+    files = [path / "experiment.json", path / "metrics.jsonl"]
+    return [file for file in files if file.exists()] if files[0].exists() else []
 
 
 def _last(run: Run) -> Table:
     """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
-    kept = [name for name in QUANTITIES if run.recorded(name)]
+    score = run.score
+    kept = [name for name in QUANTITIES if run.recorded(name) and name != score.metric]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("algorithm", overflow="fold", min_width=9)
-    for head in ("rounds", "accuracy (%)", *(name.replace("_", " ") for name in kept), "traffic"):
+    for head in ("rounds", score.heading, *(name.replace("_", " ") for name in kept), "traffic"):
         table.add_column(head, justify="right", no_wrap=True)
     for arm in run.arms:
-        shared = arm.shared_rounds()
-        done = f"{shared[-1] if shared.size else 0}/{run.rounds}"
+        done = f"{arm.shared_rounds[-1] if arm.shared_rounds.size else 0}/{run.rounds}"
         if len(arm.curves) < len(arm.seeds):
             done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
-        accuracy = _at_end(arm, "accuracy")
-        spread = "" if accuracy is None or accuracy.sd is None else f" ± {100 * accuracy.sd:.2f}"
-        cells = ["-" if accuracy is None else f"{100 * accuracy.mean:.2f}{spread}"]
+        result = latest(arm, score.of)
+        cells = ["-" if result is None else score.numbers(result)]
         for name in kept:
-            value = _at_end(arm, name)
+            value = latest(arm, itemgetter(name))
             cells.append("-" if value is None else f"{value.mean:{QUANTITIES[name]}}")
-        traffic = _at_end(arm, "bytes")
+        traffic = latest(arm, itemgetter("bytes"))
         unit, letter = prefix(traffic.mean if traffic else 0.0)
         cells.append("-" if traffic is None else f"{brief(traffic.mean / unit)} {letter}B")
-        table.add_row(Text(arm.label), done, *cells)
+        table.add_row(Text(printable(arm.label)), done, *cells)
     return table
-
-
-def _at_end(arm: Arm, metric: str) -> Estimate | None:
-    shared = arm.shared_rounds()
-    if not shared.size:
-        return None
-    return Estimate.of(
-        [curve[metric][curve.rounds == shared[-1]][0] for curve in arm.curves.values()]
-    )
 
 
 def _plain(key: str, value: Any) -> str:

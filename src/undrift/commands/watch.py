@@ -9,9 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.text import Text
 
 from undrift.config import UndriftError
 from undrift.report import require_extras
+from undrift.report.text import printable
 
 
 def watch(
@@ -53,7 +55,8 @@ def watch(
                 highlight=False,
                 soft_wrap=True,
             )
-        Console(highlight=False).print(f"watching {folder} at {server.url}", soft_wrap=True)
+        said = Text(f"watching {printable(folder)} at {server.url}")
+        Console(highlight=False).print(said, soft_wrap=True)
         if open_:
             webbrowser.open(server.url)
         with suppress(KeyboardInterrupt):

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from undrift.config import UndriftError
-from undrift.lock import writing
+from undrift.config import UndriftError, shortened
+from undrift.lock import replace_file, writing
 from undrift.report.figures import FORMATS
 from undrift.report.read import Run, merge, read_run
 from undrift.report.summary import Row, summarise
@@ -78,7 +78,9 @@ def write_report(
     require_extras()
     run = run if isinstance(run, Run) else read_run(run)
     folder = run.folder if out is None else Path(out)
-    if folder.suffix == ".html" or folder.is_file():
+    with writing(shortened(str(folder))):
+        taken = folder.is_file()
+    if folder.suffix == ".html" or taken:
         raise UndriftError(f"out={str(folder)!r}: must be a directory, report.html is put into it")
     if not run.begun:
         raise UndriftError(f"{str(run.folder)!r} holds no evaluated round; run it first")
@@ -99,5 +101,5 @@ def write_report(
 
 
 def _write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", newline="\n")
+    replace_file(path, text.encode(errors="replace"))  # JSON can hold what is no text
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undrift.lock import replace_file
 from undrift.report.palette import ink, inks
-from undrift.report.read import Floats, Run
+from undrift.report.read import Run
+from undrift.report.rows import Floats
+from undrift.report.text import printable
 from undrift.report.units import percent, prefix
 
 COLUMN, PAGE = 3.4, 7.0
@@ -93,7 +97,9 @@ def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
         figure.draw_without_rendering()  # lays it out, once for all files
         figure.set_layout_engine("none")
         for path in paths:
-            figure.savefig(path, metadata=nameless[path.suffix])
+            file = io.BytesIO()
+            figure.savefig(file, format=path.suffix[1:], metadata=nameless[path.suffix])
+            replace_file(path, file.getvalue())
 
 
 def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
@@ -132,9 +138,10 @@ def _draw_partition(figure: Any, counts: NDArray[np.int64]) -> None:
 
 def _overview(run: Run) -> list[Draw]:
     """What the overview shows: the first four of these that the run has data for."""
+    main, name = ("accuracy", "Accuracy") if run.recorded("accuracy") else ("loss", "Test loss")
     wanted = [
-        ("accuracy", "round", "Accuracy by round"),
-        ("accuracy", "bytes", "Accuracy by traffic"),
+        (main, "round", f"{name} by round"),
+        (main, "bytes", f"{name} by traffic"),
         ("h_norm", "round", "Norm of the server's correction"),
         ("drift", "round", "Client drift"),
         ("x_norm", "round", "Norm of the model"),
@@ -194,7 +201,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
             ax.fill_between(
                 along, scale * low, scale * (mean + sd), color=style.colour, alpha=0.14, linewidth=0
             )
-        shared = arm.shared_rounds()
+        shared = arm.shared_rounds
         for seed, curve in arm.curves.items():
             alone = curve.rounds >= (shared[-1] if shared.size else 0)
             if alone.sum() > 1:  # this seed outlived another one: on its own from there
@@ -283,7 +290,7 @@ def _legend(figure: Any, run: Run) -> None:
 
 def visible(label: str) -> str:
     """matplotlib leaves labels that start with an underscore out of legends."""
-    return f" {label}" if label.startswith("_") else label
+    return printable(f" {label}" if label.startswith("_") else label)
 
 
 def _legend_columns(run: Run, width: float) -> int:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from undrift.report.figures import MOST_CLIENTS
 from undrift.report.files import LISTS, METRICS
 from undrift.report.palette import Ink, inks
-from undrift.report.read import Arm, Floats, Run
+from undrift.report.read import Arm, Run
+from undrift.report.rows import Floats
 from undrift.report.units import prefix
 
 MOST_POINTS = 500
@@ -41,7 +42,7 @@ def panel_data(run: Run) -> dict[str, Any]:
 
 
 def _arm(arm: Arm, style: Ink, scales: Mapping[str, float], axes: Iterable[str]) -> dict[str, Any]:
-    shared = arm.shared_rounds()
+    shared = arm.shared_rounds
     bands = {metric: arm.band(metric) for metric in scales}
     keep = _thin(shared.size, MOST_POINTS)
     seeds = []
@@ -75,7 +76,7 @@ def _arm(arm: Arm, style: Ink, scales: Mapping[str, float], axes: Iterable[str])
 
 def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
     """Lists of values: one line for each place in the list, and the x-axes they share."""
-    keep = _thin(arm.shared_rounds().size, MOST_COLUMNS)
+    keep = _thin(arm.shared_rounds.size, MOST_COLUMNS)
     found = {name: arm.sheet(name) for name in LISTS}
     lines = {
         name: [_numbers(line) for line in _scale(name) * sheet[keep].T]
@@ -125,7 +126,7 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
             "Model",
             [
                 ("deployed", "Deployed"),
-                *((m, name) for m, name in models.items() if run.recorded(f"{m}_accuracy")),
+                *((m, name) for m, name in models.items() if run.recorded(f"{m}_loss")),
             ],
         ),
         (

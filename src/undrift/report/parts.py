@@ -7,19 +7,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from undrift.report.notes import BEST, footnote, seed_note
 from undrift.report.plots import plot_sections
 from undrift.report.read import Run
+from undrift.report.score import Score
 from undrift.report.summary import Row
-from undrift.report.tables import (
-    ALGORITHM,
-    BEST,
-    NONE,
-    NOTES,
-    footnote,
-    seed_columns,
-    seed_note,
-    table_columns,
-)
+from undrift.report.tables import ALGORITHM, NONE, NOTES, seed_columns, table_columns
 from undrift.report.units import brief, percent, prefix
 
 _SETTINGS = {
@@ -49,7 +42,7 @@ def render_parts(run: Run, rows: Sequence[Row]) -> dict[str, str]:
         "title": escape(run.name),
         "facts": _facts(run),
         "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
-        "table": _table(table_columns(run, rows), rows, footnote(run)),
+        "table": _table(table_columns(run, rows), rows, footnote(run, rows)),
         "verdicts": _verdicts(run),
         "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
         "sections": plot_sections(run),
@@ -83,21 +76,28 @@ def _lead(run: Run, rows: Sequence[Row]) -> str:
         if any(row.unfinished for row in rows):
             return f"No algorithm{whose} has finished on every seed yet."
         return f"No algorithm{whose} finished on every seed."
-    name, final = escape(leader.arm.label), leader.final
-    spread = "" if final.sd is None else f" ± {100 * final.sd:.2f}"
-    text = f"<b>{name}</b> ends highest: {100 * final.mean:.2f}{spread} % after round"
-    text += f" {leader.arm.last_round}"
+    score, name = leader.score, escape(leader.arm.label)
+    text = f"<b>{name}</b> ends {_place(rows, score)} {score.said(score.numbers(leader.final))}"
+    text += f" after round {leader.arm.rounds}"
     behind = [row for row in rows if row.behind is not None and row.complete]
     if behind:
         second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
         gap = second.behind
         if gap is not None:
-            wide = "" if gap.sd is None else f" ± {100 * gap.sd:.2f}"
-            text += f", {100 * gap.mean:.2f}{wide} points above {escape(second.arm.label)}"
+            wide = " ".join(filter(None, (score.numbers(gap), score.gap)))
+            text += f", {wide} {'below' if score.lower else 'above'} {escape(second.arm.label)}"
             text += f" on the same seed{'s' if gap.n > 1 else ''}"
             if gap.sd is not None and gap.mean <= gap.sd:
                 text += ", a gap within the spread of the seeds"
     return text + "." + _cheapest(run, rows)
+
+
+def _place(rows: Sequence[Row], score: Score) -> str:
+    """How the leader does among the others; those that are still under way may yet end better."""
+    if len(rows) == 1:
+        return "at"
+    those = " of those that have finished" if any(row.unfinished for row in rows) else ""
+    return f"{'lowest' if score.lower else 'highest'}{those}:"
 
 
 def _progress(run: Run) -> str:

@@ -15,13 +15,15 @@ FLAGS = ("models", "exact", "positive")
 
 def plot_sections(run: Run) -> str:
     """Every section that the run has anything to show in. All that comes from runs is escaped."""
-    lines, absent = [], []
+    lines: list[str] = []
+    absent: list[str] = []
     for title, panels in SECTIONS:
         shown = [panel for panel in panels if panel.worth_showing(run)]
         absent += [panel.title.lower() for panel in panels if panel not in shown]
         if shown:
+            first = not lines
             lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
-            lines += [_figure(run, panel) for panel in shown]
+            lines += [_figure(run, p, wide=first and p is shown[0]) for p in shown]
             lines += ["</div>", "</section>"]
     if run.partitions:
         lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">']
@@ -34,9 +36,10 @@ def plot_sections(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _figure(run: Run, panel: Panel) -> str:
-    width = "wide" if panel.wide or panel.each else "half"
-    caption = panel.caption + (_legend(run) if panel.wide else "")
+def _figure(run: Run, panel: Panel, wide: bool) -> str:
+    """A plot with its texts; the one that comes first on the page is wide and explains lines."""
+    width = "wide" if wide or panel.each else "half"
+    caption = panel.caption + (_legend(run) if wide else "")
     places = list(enumerate(run.arms))
     if panel.each:
         own = [

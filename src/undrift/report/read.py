@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, shortened
 from undrift.report.files import (
     FILES,
-    LISTS,
-    Evaluation,
     Verdict,
+    is_folder,
     read_experiment,
     read_label_counts,
     read_names,
-    read_rows,
     read_verdicts,
 )
-
-Floats = NDArray[np.float64]
+from undrift.report.rows import Floats, Rows
+from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 
 PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
 """settings that make up the problem to be solved, on which algorithms can be compared"""
@@ -59,7 +58,8 @@ class Arm:
     run               the name of its run
     problem           what other runs must have in common with its own to be compared with it
     seeds             those it is to run on; `curves` and `verdicts` are by seed
-    last_round        the last round that any algorithm of its run evaluated
+    rounds            how many it is to have
+    score             what it is ranked by
     groups            names of the model's parameter groups; none if the run does not tell
     """
 
@@ -70,9 +70,17 @@ class Arm:
     seeds: tuple[int, ...]
     curves: Mapping[int, Curve]
     verdicts: Mapping[int, Verdict]
-    last_round: int
+    rounds: int
+    score: Score
     groups: tuple[str, ...] = ()
 
+    def finished(self, seed: int) -> bool:
+        """Whether a seed got to the last round, with a model that is finite."""
+        curve = self.curves.get(seed)
+        there = curve is not None and curve.rounds[-1] >= self.rounds
+        return bool(there) and seed not in self.verdicts
+
+    @cached_property
     def shared_rounds(self) -> NDArray[np.int64]:
         """The rounds at which every seed was evaluated."""
         curves = list(self.curves.values())
@@ -81,24 +89,29 @@ class Arm:
             rounds = np.intersect1d(rounds, curve.rounds)
         return rounds
 
+    @cached_property
+    def _shared(self) -> list[NDArray[np.bool_]]:
+        """Where in each curve those rounds are."""
+        return [np.isin(curve.rounds, self.shared_rounds) for curve in self.curves.values()]
+
     def band(self, metric: str) -> tuple[Floats, Floats | None]:
         """Mean and sd over seeds, at the rounds all seeds evaluated; no sd for a single seed.
 
         After one seed has ended, the mean of the others would flatter the algorithm: it ends too.
         """
-        shared = self.shared_rounds()
-        if not shared.size:
+        if not self.shared_rounds.size:
             return np.empty(0), None
-        rows = np.array([c[metric][np.isin(c.rounds, shared)] for c in self.curves.values()])
+        curves = zip(self.curves.values(), self._shared, strict=True)
+        rows = np.array([curve[metric][there] for curve, there in curves])
         return rows.mean(axis=0), rows.std(axis=0, ddof=1) if len(rows) > 1 else None
 
     def sheet(self, name: str) -> Floats | None:
         """Mean of a list over seeds, rounds × values, likewise; None where a seed lacks it."""
-        shared, curves = self.shared_rounds(), list(self.curves.values())
+        curves = list(self.curves.values())
         widths = {c.lists[name].shape[1] if name in c.lists else 0 for c in curves}
-        if not shared.size or len(widths) != 1 or 0 in widths:
+        if not self.shared_rounds.size or len(widths) != 1 or 0 in widths:
             return None
-        sheets = [c.lists[name][np.isin(c.rounds, shared)] for c in curves]
+        sheets = [c.lists[name][there] for c, there in zip(curves, self._shared, strict=True)]
         return np.asarray(np.mean(sheets, axis=0))
 
 
@@ -139,7 +152,12 @@ class Run:
     @property
     def last_round(self) -> int:
         """The last round that any algorithm evaluated."""
-        return max(arm.last_round for arm in self.arms)
+        return max((int(curve.rounds[-1]) for curve in self.curves), default=0)
+
+    @property
+    def score(self) -> Score:
+        """What the algorithms are ranked by; merged runs may have several."""
+        return self.arms[0].score
 
     @property
     def rounds(self) -> int:
@@ -171,25 +189,29 @@ class Run:
         return max((float(np.nan_to_num(curve[metric]).max()) for curve in self.curves), default=0)
 
 
-def read_run(run_dir: Path) -> Run:
+def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
     """Load and check a run directory; it may still be running, and have no curves yet.
+
+    rows  those of an earlier look, to which only new ones are added
 
     A round that was written twice counts as written last. Rows from the round of a verdict on are
     left out: they measure a model that is no longer finite. So is a last line that was torn.
     """
     folder = Path(run_dir)
-    if not folder.is_dir():
-        raise UndriftError(f"{str(folder)!r} is not a directory; give the one that a run wrote")
+    if not is_folder(folder):
+        raise UndriftError(f"{shortened(str(folder))} is not a directory; give the one a run wrote")
     settings, metrics, partition, endings = (folder / name for name in FILES)
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])
     verdicts = read_verdicts(endings)
     ends = {(verdict.algorithm, verdict.seed): verdict.round for verdict in verdicts}
-    rows = read_rows(metrics, set(names), set(seeds))
-    every = {key: _curve(by_round, ends.get(key, math.inf)) for key, by_round in rows.items()}
+    legs = (rows or Rows(metrics)).read(set(names), set(seeds))
+    every = {key: Curve(*leg.columns(ends.get(key, math.inf))) for key, leg in legs.items()}
     curves = {key: curve for key, curve in every.items() if curve.rounds.size}
     last_round = max((int(curve.rounds[-1]) for curve in curves.values()), default=0)
+    score = _score(experiment, curves.values())
+    target = experiment.get("target")
     counts = read_label_counts(partition)
     groups = experiment.get("groups")
     return Run(
@@ -201,18 +223,28 @@ def read_run(run_dir: Path) -> Run:
                 name=algorithm,
                 label=label,
                 run=name,
-                problem=json.dumps([experiment.get(key) for key in PROBLEM]),
+                problem=json.dumps([score.name, *(experiment.get(key) for key in PROBLEM)]),
                 seeds=seeds,
                 curves={s: curves[algorithm, s] for s in seeds if (algorithm, s) in curves},
                 verdicts={v.seed: v for v in verdicts if v.algorithm == algorithm},
-                last_round=last_round,
+                rounds=experiment.get("rounds", last_round),
+                score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
             )
             for algorithm, label in names.items()
         ),
-        target=experiment.get("target"),
+        target=target if score is ACCURACY else None,
         partitions={} if counts is None else {name: counts},
     )
+
+
+def _score(experiment: Mapping[str, Any], curves: Collection[Curve]) -> Score:
+    """Accuracy; the test loss where there are no right answers, which then is a squared error."""
+    if not any(np.isfinite(curve["loss"]).any() for curve in curves):
+        return ACCURACY
+    if any(np.isfinite(curve["accuracy"]).any() for curve in curves):
+        return ACCURACY
+    return RMSE if experiment.get("loss", "mse") == "mse" else LOSS
 
 
 def merge(runs: Sequence[Run]) -> Run:
@@ -255,20 +287,3 @@ def renamed(run: Run, name: str) -> Run:
         arms=tuple(replace(arm, run=name) for arm in run.arms),
         partitions=dict(zip([name], run.partitions.values(), strict=False)),
     )
-
-
-def _curve(by_round: dict[int, Evaluation], end: float) -> Curve:
-    rounds = sorted(t for t in by_round if t < end)
-    metrics = dict.fromkeys(metric for t in rounds for metric in by_round[t].values)
-    values = {m: np.array([by_round[t].values.get(m, math.nan) for t in rounds]) for m in metrics}
-    lists = {name: _sheet([by_round[t].lists[name] for t in rounds]) for name in LISTS}
-    recorded = {name: sheet for name, sheet in lists.items() if sheet.size}
-    return Curve(np.array(rounds, dtype=np.int64), values, recorded)
-
-
-def _sheet(lists: list[list[float]]) -> Floats:
-    """The lists as rows, filled up with NaN to the longest."""
-    sheet = np.full((len(lists), max(map(len, lists), default=0)), math.nan)
-    for row, values in zip(sheet, lists, strict=True):
-        row[: len(values)] = values
-    return sheet

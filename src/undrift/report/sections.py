@@ -30,7 +30,6 @@ class Panel:
     models: bool = False
     exact: bool = False
     positive: bool = False
-    wide: bool = False
 
     @property
     def each(self) -> bool:
@@ -54,9 +53,15 @@ LEARNING = (
         "Of the model each algorithm deploys, unless another is chosen above.",
         digits=".2f",
         models=True,
-        wide=True,
     ),
-    Panel("loss", "Test loss", "Test loss", "Of the same model.", models=True, positive=True),
+    Panel(
+        "loss",
+        "Test loss",
+        "Test loss",
+        "Of the deployed model, unless another is chosen above.",
+        models=True,
+        positive=True,
+    ),
     Panel(
         "train_loss",
         "Training loss",

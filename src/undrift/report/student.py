@@ -3,6 +3,54 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEAST_SEEDS = 3
+"""for an interval: with two seeds, Student's t is off by any amount"""
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over n seeds; sd (ddof=1) is None for one seed. All values lie within the bounds."""
+
+    mean: float
+    sd: float | None
+    n: int
+    bounds: Bounds | None = None
+
+    @staticmethod
+    def of(values: Sequence[float], bounds: Bounds | None = None) -> Estimate | None:
+        """The estimate from all finite values; None if there are none."""
+        finite = [float(value) for value in values if math.isfinite(value)]
+        if not finite:
+            return None
+        sd = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
+        return Estimate(float(np.mean(finite)), sd, len(finite), bounds)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean by Student's t; None below three seeds.
+
+        Where values have bounds it never leaves them: between two it is taken on the logit scale,
+        above one on the logarithmic scale.
+        """
+        if self.sd is None or self.n < LEAST_SEEDS:
+            return None
+        half = quantile(self.n - 1) * self.sd / math.sqrt(self.n)
+        low, high = self.bounds or (-math.inf, math.inf)
+        if math.isinf(low) or not low < self.mean < high:
+            return self.mean - half, self.mean + half
+        above, room = self.mean - low, high - low
+        if math.isinf(high):
+            return low + above * math.exp(-half / above), low + above * math.exp(half / above)
+        middle, wide = math.log(above / (room - above)), half * room / (above * (room - above))
+        ends = [0.5 + 0.5 * math.tanh((middle + sign * wide) / 2) for sign in (-1, 1)]
+        return low + room * ends[0], low + room * ends[1]
 
 
 def quantile(dof: int, share: float = 0.95) -> float:

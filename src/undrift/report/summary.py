@@ -3,60 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from undrift.config import UndriftError, unknown
 from undrift.report.read import Arm, Curve, Run
-from undrift.report.student import quantile
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over n seeds; sd (ddof=1) is None for one seed."""
-
-    mean: float
-    sd: float | None
-    n: int
-
-    @staticmethod
-    def of(values: Sequence[float]) -> Estimate | None:
-        """The estimate from all finite values; None if there are none."""
-        finite = [float(value) for value in values if math.isfinite(value)]
-        if not finite:
-            return None
-        sd = float(np.std(finite, ddof=1)) if len(finite) > 1 else None
-        return Estimate(float(np.mean(finite)), sd, len(finite))
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the mean (Student's t); None for one seed."""
-        if self.sd is None:
-            return None
-        half = quantile(self.n - 1) * self.sd / math.sqrt(self.n)
-        return self.mean - half, self.mean + half
+from undrift.report.rows import Floats
+from undrift.report.score import Score
+from undrift.report.student import Bounds, Estimate
 
 
 @dataclass(frozen=True)
 class Row:
-    """One algorithm of the final table. Accuracies are shares; costs are totals of all clients.
+    """One algorithm of the final table. Results are by the score of the algorithm, accuracies as
+    shares; costs are totals of all clients.
 
-    final       accuracy in the last round, over the seeds that got there
-    behind      the leader's final accuracy minus this one's, seed by seed; None for the leader
-    tail        accuracy averaged over the last tenth of the evaluated rounds, over those seeds
-    peak        the highest accuracy in any evaluated round, over all seeds
+    final       result in the last round, over the seeds that got there
+    behind      how much better the leader's final result is, seed by seed; None for the leader
+    tail        result averaged over the last tenth of the evaluated rounds, over those seeds
+    peak        the best result in any evaluated round, over all seeds
+    latest      result in the last round that all begun seeds evaluated, `latest_round`
     rounds_to   rounds to the target, over the `reached` seeds that met it; None without target
     bytes_to    bytes down and up to the target, likewise
     flops_to    floating-point operations to the target, likewise
     bytes       bytes down and up of the whole run, over the seeds that got to its end
     flops       operations of the whole run, likewise
     diverged    seeds that ended early with a verdict
-    unfinished  seeds that have not got to the last round, and no verdict says why
-    leads       has the highest final accuracy among the algorithms that finished all seeds
+    under_way   rounds done by each seed that has not got to the last one, and no verdict says why
+    leads       has the best final result among the algorithms that finished all seeds
     baseline    the algorithm to compare with, if there is one for this row
-    gaps        this one's final accuracy minus the baseline's, by seed
+    gaps        this one's final result minus the baseline's, by seed
     """
 
     arm: Arm
@@ -64,6 +42,8 @@ class Row:
     final: Estimate | None
     tail: Estimate | None
     peak: Estimate | None
+    latest: Estimate | None
+    latest_round: int
     rounds_to: Estimate | None
     bytes_to: Estimate | None
     flops_to: Estimate | None
@@ -71,11 +51,26 @@ class Row:
     flops: Estimate | None
     reached: int
     diverged: int
-    unfinished: int
+    under_way: tuple[int, ...]
     behind: Estimate | None = None
     leads: bool = False
     baseline: Arm | None = None
     gaps: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def score(self) -> Score:
+        """What the results are."""
+        return self.arm.score
+
+    @property
+    def unfinished(self) -> int:
+        """How many seeds are under way."""
+        return len(self.under_way)
+
+    @property
+    def done(self) -> int:
+        """The rounds that every seed has done; one that ended with a verdict counts as done."""
+        return min(self.under_way, default=self.arm.rounds)
 
     @property
     def complete(self) -> bool:
@@ -85,17 +80,17 @@ class Row:
     @property
     def difference(self) -> Estimate | None:
         """The mean of the gaps."""
-        return Estimate.of(list(self.gaps.values()))
+        return Estimate.of(list(self.gaps.values()), self.score.gap_bounds)
 
     @property
     def wins(self) -> int:
-        """Seeds on which this one ends above the baseline."""
-        return sum(gap > 0 for gap in self.gaps.values())
+        """Seeds on which this one ends better than the baseline."""
+        return sum(self.score.rank(gap) > 0 for gap in self.gaps.values())
 
     @property
     def losses(self) -> int:
-        """Seeds on which this one ends below the baseline."""
-        return sum(gap < 0 for gap in self.gaps.values())
+        """Seeds on which this one ends worse than the baseline."""
+        return sum(self.score.rank(gap) < 0 for gap in self.gaps.values())
 
 
 def summarise(run: Run, baseline: str | None = None) -> list[Row]:
@@ -107,8 +102,8 @@ def summarise(run: Run, baseline: str | None = None) -> list[Row]:
     rows = [_row(run, arm) for arm in run.arms]
     for problem in dict.fromkeys(arm.problem for arm in run.arms):
         there = [row for row in rows if row.arm.problem == problem and row.complete]
-        best = max((_mean(row.final) for row in there), default=math.nan)
-        leaders = [row.arm for row in there if _mean(row.final) == best]
+        ranks = {row.arm: row.score.rank(row.final.mean) for row in there if row.final}
+        leaders = [arm for arm, rank in ranks.items() if rank == max(ranks.values())]
         rows = [_ranked(row, leaders) if row.arm.problem == problem else row for row in rows]
     return rows if baseline is None else [_paired(run, row, baseline) for row in rows]
 
@@ -120,47 +115,44 @@ def first_hit(curve: Curve, target: float | None) -> int | None:
 
 
 def finals(arm: Arm) -> dict[int, float]:
-    """The final accuracy of each seed that got to the last round with a finite model."""
-    return {
-        seed: float(curve["accuracy"][-1])
-        for seed, curve in arm.curves.items()
-        if seed not in arm.verdicts
-        and curve.rounds[-1] == arm.last_round
-        and math.isfinite(curve["accuracy"][-1])
-    }
-
-
-def peak(curve: Curve) -> float:
-    """The highest accuracy; NaN if there is none."""
-    finite = curve["accuracy"][np.isfinite(curve["accuracy"])]
-    return float(finite.max()) if finite.size else math.nan
+    """The final result of each seed that got to the last round and has one."""
+    found = {seed: float(arm.score.of(c)[-1]) for seed, c in arm.curves.items()}
+    return {s: result for s, result in found.items() if arm.finished(s) and math.isfinite(result)}
 
 
 def best_peak(run: Run) -> float | None:
-    """The highest accuracy of the best algorithm, averaged over its seeds."""
-    peaks = (Estimate.of([peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
-    return max((one.mean for one in peaks if one), default=None)
+    """The best result of the best algorithm, averaged over its seeds."""
+    score = run.score
+    peaks = (Estimate.of([score.peak(curve) for curve in arm.curves.values()]) for arm in run.arms)
+    return max((one.mean for one in peaks if one), key=score.rank, default=None)
 
 
-def tail(curve: Curve) -> float:
-    """The mean accuracy of the last tenth of the evaluated rounds."""
-    return float(curve["accuracy"][-math.ceil(len(curve.rounds) / 10) :].mean())
+def tail(score: Score, curve: Curve) -> float:
+    """The mean result of the last tenth of the evaluated rounds."""
+    return float(score.of(curve)[-math.ceil(len(curve.rounds) / 10) :].mean())
 
 
-def _mean(estimate: Estimate | None) -> float:
-    return math.nan if estimate is None else estimate.mean
+def latest(
+    arm: Arm, values: Callable[[Curve], Floats], bounds: Bounds | None = None
+) -> Estimate | None:
+    """Values of curves in the last round that all begun seeds evaluated."""
+    last, curves = arm.shared_rounds[-1:], arm.curves.values()
+    return Estimate.of([v for c in curves for v in values(c)[np.isin(c.rounds, last)]], bounds)
 
 
 def _row(run: Run, arm: Arm) -> Row:
-    done = finals(arm)
+    done, score = finals(arm), arm.score
     whole = [arm.curves[seed] for seed in done]
+    reached = {seed: int(curve.rounds[-1]) for seed, curve in arm.curves.items()}
     hits = [(c, i) for c in arm.curves.values() if (i := first_hit(c, run.target)) is not None]
     return Row(
         arm=arm,
         seeds=len(arm.seeds),
-        final=Estimate.of(list(done.values())),
-        tail=Estimate.of([tail(curve) for curve in whole]),
-        peak=Estimate.of([peak(curve) for curve in arm.curves.values()]),
+        final=Estimate.of(list(done.values()), score.bounds),
+        tail=Estimate.of([tail(score, curve) for curve in whole], score.bounds),
+        peak=Estimate.of([score.peak(curve) for curve in arm.curves.values()], score.bounds),
+        latest=latest(arm, score.of, score.bounds),
+        latest_round=int(arm.shared_rounds[-1]) if arm.shared_rounds.size else 0,
         rounds_to=Estimate.of([curve.rounds[i] for curve, i in hits]),
         bytes_to=Estimate.of([curve["bytes"][i] for curve, i in hits]),
         flops_to=Estimate.of([curve["flops"][i] for curve, i in hits]),
@@ -168,15 +160,20 @@ def _row(run: Run, arm: Arm) -> Row:
         flops=Estimate.of([curve["flops"][-1] for curve in whole]),
         reached=len(hits),
         diverged=len(arm.verdicts),
-        unfinished=len(arm.seeds) - len(arm.verdicts.keys() | done.keys()),
+        under_way=tuple(
+            reached.get(seed, 0)
+            for seed in arm.seeds
+            if seed not in arm.verdicts and not arm.finished(seed)
+        ),
     )
 
 
 def _ranked(row: Row, leaders: Sequence[Arm]) -> Row:
     if row.arm in leaders:
         return replace(row, leads=True)
-    behind = [gap for arm in leaders[:1] for gap in _gaps(arm, row.arm).values()]
-    return replace(row, behind=Estimate.of(behind))
+    score = row.score
+    behind = [score.rank(gap) for arm in leaders[:1] for gap in _gaps(arm, row.arm).values()]
+    return replace(row, behind=Estimate.of(behind, score.gap_bounds))
 
 
 def _paired(run: Run, row: Row, baseline: str) -> Row:
@@ -202,6 +199,6 @@ def _labels(run: Run) -> list[str]:
 
 
 def _gaps(arm: Arm, other: Arm) -> dict[int, float]:
-    """The final accuracy of one minus that of another, on the seeds that both finished."""
+    """The final result of one minus that of another, on the seeds that both finished."""
     own, others = finals(arm), finals(other)
     return {seed: own[seed] - others[seed] for seed in own if seed in others}

@@ -5,42 +5,43 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
-from undrift.report.summary import Estimate, Row, finals, first_hit, peak, tail
+from undrift.report.student import Estimate
+from undrift.report.summary import Row, finals, first_hit, tail
+from undrift.report.text import printable
 from undrift.report.units import brief, common_prefix, percent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-BEST = "★"
 NONE = "–"
-ALGORITHM, FINAL, NOTES = "Algorithm", "Final accuracy (%)", "Notes"
-
-FALLEN = 0.8
-"""a final accuracy below this share of the best one is worth a note"""
-
+ALGORITHM, NOTES = "Algorithm", "Notes"
 
 _ESTIMATES = (
     *("final", "behind", "difference", "tail", "peak"),
-    *("rounds_to", "bytes_to", "flops_to", "bytes", "flops"),
+    *("rounds_to", "bytes_to", "flops_to", "bytes", "flops", "latest"),
 )
 
 
 def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[str, list[str]]:
     """Heading → cells of the table that people read; `compact` leaves out the finer columns."""
+    name = joined(row.score.heading for row in rows)
     columns = {
         ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows],
-        FINAL: [_accuracy(row.final) for row in rows],
+        f"Final {name}": [_result(row, row.final) for row in rows],
     }
     if not compact:
-        columns["Behind the best (points)"] = [
-            NONE if row.leads else _accuracy(row.behind) for row in rows
+        columns[f"Behind the best{_in(row.score.gap for row in rows)}"] = [
+            NONE if row.leads else _result(row, row.behind) for row in rows
         ]
-        columns["Last tenth of rounds (%)"] = [_accuracy(row.tail) for row in rows]
-    columns["Best accuracy (%)"] = [_accuracy(row.peak) for row in rows]
+        columns[f"Last tenth of rounds{_in(row.score.unit for row in rows)}"] = [
+            _result(row, row.tail) for row in rows
+        ]
+    columns[f"Best {name}"] = [_result(row, row.peak) for row in rows]
     columns |= _totals(rows) if run.target is None else _costs(rows, percent(run.target))
     if not compact and any(notes(row) for row in rows):
         columns[NOTES] = [notes(row) for row in rows]
@@ -49,15 +50,17 @@ def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[
 
 def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Heading → cells of the table of intervals and differences; empty if there are neither."""
-    if not any(row.baseline or (row.final and row.final.interval) for row in rows):
+    if not any(row.baseline for row in rows) and not has_intervals(rows):
         return {}
+    name, gap = joined(row.score.heading for row in rows), _in(row.score.gap for row in rows)
+    interval = ", 95 % interval" if has_intervals(rows) else ""
     columns = {
         ALGORITHM: [row.arm.label for row in rows],
-        "Final accuracy (%), 95 % interval": [_interval(row.final) for row in rows],
+        f"Final {name}{interval}": [_interval(row, row.final) for row in rows],
     }
     if any(row.baseline for row in rows):
-        columns["Difference to the baseline (points), 95 % interval"] = [
-            "baseline" if row.arm is row.baseline else _interval(row.difference, "+")
+        columns[f"Difference to the baseline{gap}{interval}"] = [
+            "baseline" if row.arm is row.baseline else _interval(row, row.difference, "+")
             for row in rows
         ]
         columns["Wins, losses"] = [
@@ -65,44 +68,6 @@ def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
             for row in rows
         ]
     return columns
-
-
-def seed_note(rows: Sequence[Row]) -> str:
-    """How to read the table of intervals."""
-    text = "Brackets hold 95 % intervals of the mean over seeds, by Student's t."
-    baselines = dict.fromkeys(row.baseline.label for row in rows if row.baseline)
-    if baselines:
-        text += (
-            f" Differences are to {', '.join(baselines)}, on the seeds that both finished; a win is"
-            " a seed on which the algorithm ends above it."
-        )
-    return text
-
-
-def notes(row: Row) -> str:
-    """What the numbers of a row leave out."""
-    said = [
-        f"{count}/{row.seeds} seeds {what}"
-        for count, what in ((row.diverged, "diverged"), (row.unfinished, "unfinished"))
-        if count
-    ]
-    if row.final and row.peak and row.final.mean < FALLEN * row.peak.mean:
-        said.append(f"fell from {percent(row.peak.mean)} %")
-    return ", ".join(said)
-
-
-def footnote(run: Run) -> str:
-    """How to read the table, in a sentence or two."""
-    spread = "mean ± sd over seeds" if len(run.seeds) > 1 else "one seed, so without a spread"
-    problems = " on the same problem" if len({arm.problem for arm in run.arms}) > 1 else ""
-    text = f"Accuracy on the test set, {spread}; {BEST} marks the best of those that finished"
-    text += f"{problems}."
-    if run.target is not None:
-        text += (
-            f" Costs are those of all clients up to the first evaluated round with at least"
-            f" {percent(run.target)} %, averaged over the seeds that got there."
-        )
-    return text
 
 
 def markdown_table(run: Run, rows: Sequence[Row]) -> str:
@@ -141,8 +106,9 @@ def latex_table(run: Run, rows: Sequence[Row]) -> str:
 
 def rich_table(run: Run, rows: Sequence[Row]) -> Table:
     """The table for a terminal: narrow, with the notes below it."""
-    said = "".join(f"\n{row.arm.label}: {notes(row)}." for row in rows if notes(row))
-    return _rich(table_columns(run, rows, compact=True), rows, footnote(run) + said)
+    noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
+    said = "".join(f"\n{label}: {note}." for label, note in noted.items())
+    return _rich(table_columns(run, rows, compact=True), rows, footnote(run, rows) + said)
 
 
 def rich_seed_table(rows: Sequence[Row]) -> Table:
@@ -157,13 +123,15 @@ def _rich(columns: dict[str, list[str]], rows: Sequence[Row], note: str) -> Tabl
 
     table = Table(box=SIMPLE_HEAD, caption=Text(note), caption_justify="left", pad_edge=False)
     for head in columns:
-        tall = re.sub(r" (?=accuracy|to |\(|95)", "\n", head)
+        tall = re.sub(r" (?=accuracy|RMSE|loss|to |\(|95)", "\n", head)
         if _is_text(head):
             table.add_column(tall, overflow="fold", min_width=len(head))
         else:
             table.add_column(tall, justify="right", no_wrap=True)
     for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
-        table.add_row(*map(Text, cells), style="bold green" if row.leads else None)
+        table.add_row(
+            *(Text(printable(cell)) for cell in cells), style="bold green" if row.leads else None
+        )
     return table
 
 
@@ -171,12 +139,14 @@ def csv_table(run: Run, rows: Sequence[Row]) -> str:
     """All numbers in full: accuracies as shares, traffic in bytes, compute in operations."""
     heads = ["run", "algorithm", "label", "seeds", "diverged", "unfinished", "leads"]
     heads += ["target", "reached", "baseline", "wins", "losses"]
+    heads += ["metric", "rounds", "done", "latest_round"]
     heads += [f"{name}_{part}" for name in _ESTIMATES for part in ("mean", "sd", "low", "high")]
     lines = []
     for row in rows:
         line = [row.arm.run, row.arm.name, row.arm.label, row.seeds, row.diverged, row.unfinished]
         line += [int(row.leads), run.target, row.reached]
         line += [row.baseline.label, row.wins, row.losses] if row.baseline else [None] * 3
+        line += [row.score.name, row.arm.rounds, row.done, row.latest_round]
         for name in _ESTIMATES:
             one: Estimate | None = getattr(row, name)
             line += [None] * 4 if one is None else [one.mean, one.sd, *(one.interval or [None] * 2)]
@@ -189,10 +159,11 @@ def seeds_csv(run: Run, rows: Sequence[Row]) -> str:
     heads = ["run", "algorithm", "label", "seed", "rounds", "final", "tail", "peak", "difference"]
     lines = []
     for row in rows:
-        done = finals(row.arm)
+        done, score = finals(row.arm), row.score
         for seed, curve in row.arm.curves.items():
             line = [row.arm.run, row.arm.name, row.arm.label, seed, int(curve.rounds[-1])]
-            line += [done.get(seed), tail(curve) if seed in done else None, peak(curve)]
+            line += [done.get(seed), tail(score, curve) if seed in done else None]
+            line += [score.peak(curve)]
             hit = first_hit(curve, run.target)
             costs = [None if hit is None else curve[x][hit] for x in ("round", "bytes", "flops")]
             verdict = row.arm.verdicts.get(seed)
@@ -212,7 +183,7 @@ def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:
 def _both(run: Run, rows: Sequence[Row]) -> list[tuple[dict[str, list[str]], str]]:
     """The tables that people read, each with its note."""
     main, seeds = table_columns(run, rows), seed_columns(rows)
-    return [(main, footnote(run)), *([(seeds, seed_note(rows))] if seeds else [])]
+    return [(main, footnote(run, rows)), *([(seeds, seed_note(rows))] if seeds else [])]
 
 
 def _costs(rows: Sequence[Row], goal: str) -> dict[str, list[str]]:
@@ -247,18 +218,21 @@ def _unit(costs: Sequence[Estimate | None]) -> tuple[float, str]:
     return common_prefix(cost.mean for cost in costs if cost is not None)
 
 
-def _accuracy(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return NONE
-    spread = "" if estimate.sd is None else f" ± {100 * estimate.sd:.2f}"
-    return f"{100 * estimate.mean:.2f}{spread}"
+def _result(row: Row, estimate: Estimate | None) -> str:
+    return NONE if estimate is None else row.score.numbers(estimate)
 
 
-def _interval(estimate: Estimate | None, sign: str = "") -> str:
+def _interval(row: Row, estimate: Estimate | None, sign: str = "") -> str:
     if estimate is None:
         return NONE
-    ends = [f"{100 * end:{sign}.2f}" for end in estimate.interval or ()]
-    return f"{100 * estimate.mean:{sign}.2f}" + (f" [{', '.join(ends)}]" if ends else "")
+    mean, *ends = (row.score.number(x, sign) for x in (estimate.mean, *(estimate.interval or ())))
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
+
+
+def _in(units: Iterable[str]) -> str:
+    """A unit for a heading, if the rows have one in common."""
+    known = set(units)
+    return f" ({unit})" if len(known) == 1 and (unit := known.pop()) else ""
 
 
 def _is_text(head: str) -> bool:

@@ -8,22 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, shortened
 from undrift.lock import holder
-from undrift.report.files import FILES
+from undrift.report.files import FILES, is_folder
 from undrift.report.panels import panel_data
 from undrift.report.parts import render_parts
 from undrift.report.read import Run, merge, read_run, renamed
+from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
+from undrift.report.text import printable
 
-Stamp = tuple[tuple[int, int], ...]
+Stamp = tuple[tuple[int, int] | None, ...]
+"""time of the last change and size of each file; None for one that is not there"""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A run directory as it was read: the run, or what is wrong with it."""
+    """A run directory as it was read: the run, or what is wrong with it.
+
+    rows  what was read of its metrics, to go on from
+    """
 
     stamp: Stamp
+    rows: Rows
     run: Run | None
     error: str
 
@@ -43,17 +50,18 @@ class Entry:
     @property
     def version(self) -> str:
         """Changes when there is something new to show."""
-        return " ".join(f"{time:x}.{size:x}" for time, size in self.seen.stamp)
+        return " ".join(f"{one[0]:x}.{one[1]:x}" if one else "-" for one in self.seen.stamp)
 
     @property
     def modified(self) -> float:
         """When its results were last written, in seconds since 1970."""
-        return max(time for time, _ in self.seen.stamp[:2]) / 1e9
+        return max(one[0] for one in self.seen.stamp[:2] if one) / 1e9
 
     @property
     def begun(self) -> float:
         """When its settings were written: unlike its results, once."""
-        return self.seen.stamp[0][0] / 1e9
+        settings = self.seen.stamp[0]
+        return settings[0] / 1e9 if settings else 0.0
 
     @property
     def state(self) -> str:
@@ -78,8 +86,14 @@ class Entry:
             "algorithms": [arm.label for arm in run.arms],
             "done": run.done,
             "rounds": run.rounds,
-            "best": best_peak(run),
+            "best": _best(run),
         }
+
+
+def _best(run: Run) -> str | None:
+    """The best result in a word."""
+    best = best_peak(run)
+    return None if best is None else run.score.said(run.score.number(best))
 
 
 class Folder:
@@ -89,8 +103,9 @@ class Folder:
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise UndriftError(f"{str(path)!r} is not a folder; give the one that holds your runs")
+        if not is_folder(path):
+            shown = shortened(str(path))
+            raise UndriftError(f"{shown} is not a folder; give the one that holds your runs")
         self.path = path.resolve()
         self._seen: dict[Path, Seen] = {}
         self._reading = threading.Lock()
@@ -100,7 +115,10 @@ class Folder:
         with self._reading:
             found = dict(self._find())
             self._seen = {path: self._look(path, stamp) for path, stamp in found.items()}
-            entries = [Entry(p.name, seen, self._holder(p)) for p, seen in self._seen.items()]
+            entries = [
+                Entry(printable(path.name), seen, self._holder(path))
+                for path, seen in self._seen.items()
+            ]
         return sorted(entries, key=lambda entry: (-entry.begun, entry.name))
 
     def view(self, names: Sequence[str]) -> dict[str, Any] | None:
@@ -125,29 +143,30 @@ class Folder:
             within = []
         for path in (self.path, *within):
             stamp = tuple(self._stamp(path / name) for name in FILES)
-            if any(time for time, _ in stamp[:2]):
+            if any(stamp[:2]):
                 yield path, stamp
 
-    def _stamp(self, file: Path) -> tuple[int, int]:
-        """Time of the last change and size; zeros for what is no file within the folder."""
+    def _stamp(self, file: Path) -> tuple[int, int] | None:
+        """Time of the last change and size; None for what is no file within the folder."""
         try:
             inside = file.resolve().is_relative_to(self.path)
             facts = file.stat()
-        except OSError:
-            return 0, 0
-        return (facts.st_mtime_ns, facts.st_size) if inside and file.is_file() else (0, 0)
+        except (OSError, RuntimeError):  # RuntimeError: links that lead in a circle
+            return None
+        return (facts.st_mtime_ns, facts.st_size) if inside and file.is_file() else None
 
     def _holder(self, path: Path) -> int | None:
-        return holder(path) if any(self._stamp(path / ".pid")) else None
+        return holder(path) if self._stamp(path / ".pid") else None
 
     def _look(self, path: Path, stamp: Stamp) -> Seen:
         seen = self._seen.get(path)
         if seen is not None and seen.stamp == stamp:
             return seen
+        rows = Rows(path / "metrics.jsonl") if seen is None else seen.rows
         try:
-            for name, (time, _) in zip(FILES, stamp, strict=True):
-                if not time and (path / name).is_symlink():
+            for name, there in zip(FILES, stamp, strict=True):
+                if not there and (path / name).is_symlink():
                     raise UndriftError(f"{name} is a link that leads out of the folder of the runs")
-            return Seen(stamp, read_run(path), "")
+            return Seen(stamp, rows, read_run(path, rows), "")
         except UndriftError as error:
-            return Seen(stamp, None, str(error))
+            return Seen(stamp, rows, None, str(error))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import cached_property
 from html import escape
 from http import HTTPStatus
+from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
@@ -24,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 from undrift.config import UndriftError
 from undrift.report.page import SCRIPTS, asset, fill, plotly, render_page, script
 from undrift.report.summary import summarise
+from undrift.report.text import printable
 from undrift.watch.folder import Folder
 
 POLICY = (
@@ -49,7 +51,7 @@ class Answer(Exception):
         self, body: str, kind: str = "text/plain", status: int = 200, name: str | None = None
     ) -> None:
         super().__init__(body)
-        self.body = body.encode()
+        self.body = body.encode(errors="replace")  # JSON can hold what is no text
         self.kind = kind
         self.status = status
         self.name = name
@@ -90,7 +92,10 @@ class Server(ThreadingHTTPServer):
         Another name for this machine is how a page from elsewhere would read ours.
         """
         names = {"localhost", "127.0.0.1", "[::1]", self.host.lower(), f"[{self.host}]"}
-        return not self.private or host.lower() in {f"{name}:{self.server_port}" for name in names}
+        known = {f"{name}:{self.server_port}" for name in names}
+        if self.server_port == HTTP_PORT:  # which browsers leave out
+            known |= names
+        return not self.private or host.lower() in known
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away in the middle of an answer is no error."""
@@ -104,7 +109,7 @@ class Server(ThreadingHTTPServer):
         own = {name: watch.joinpath(name).read_text(encoding="utf-8") for name in OWN}
         view = fill(asset("view.html"), defaultdict(str))  # the script puts in the rest
         path = self.folder.path
-        folder = {"folder": escape(path.name), "path": escape(str(path))}
+        folder = {"folder": escape(printable(path.name)), "path": escape(printable(path))}
         page = fill(own["watch.html"], folder | {"view": view})
         code = script(*map(asset, SCRIPTS), own["watch.js"])
         return {
@@ -139,8 +144,11 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> Answer:
         if not self.server.answers_to(self.headers.get("Host", "")):
             raise Answer("not a name of this page", status=HTTPStatus.FORBIDDEN)
-        asked = urlsplit(self.path)
-        names = parse_qs(asked.query, max_num_fields=1000).get("run", [])
+        try:
+            asked = urlsplit(self.path)
+            names = parse_qs(asked.query, max_num_fields=1000).get("run", [])
+        except ValueError as error:
+            raise Answer(f"not an address ({error})", status=HTTPStatus.BAD_REQUEST) from None
         made: dict[str, Callable[[], Answer]] = {
             "/runs": lambda: _json([entry.facts() for entry in self.server.folder.entries()]),
             "/view": lambda: _json(self.server.folder.view(names)),

@@ -53,7 +53,7 @@ function card(run) {
   } else {
     const bar = element("span");
     bar.style.width = `${run.rounds > 0 ? Math.min(100, (100 * run.done) / run.rounds) : 0}%`;
-    const best = element("b", "", run.best === null ? "–" : `${(100 * run.best).toFixed(1)} %`);
+    const best = element("b", "", run.best ?? "–");
     const ago = element("span", "ago");
     ago.dataset.since = run.modified;
     label.append(

@@ -1,0 +1,97 @@
+"""Score: what algorithms are ranked by, and how people write it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from undrift.report.student import Bounds, Estimate
+
+if TYPE_CHECKING:
+    from undrift.report.read import Curve
+    from undrift.report.rows import Floats
+
+
+@dataclass(frozen=True)
+class Score:
+    """A result on the test set.
+
+    metric   what it is made from in metrics.jsonl
+    name     what people call it; `about` explains it
+    unit     of its values, `gap` that of differences
+    scaled   how its intervals are taken, if in any special way
+    lower    whether less is better
+    """
+
+    metric: str
+    name: str
+    about: str
+    unit: str = ""
+    gap: str = ""
+    scaled: str = ""
+    scale: float = 1.0
+    digits: str = ".4g"
+    lower: bool = True
+    root: bool = False
+    bounds: Bounds | None = None
+
+    @property
+    def gap_bounds(self) -> Bounds | None:
+        """Of the difference of two results."""
+        return self.bounds and (self.bounds[0] - self.bounds[1], self.bounds[1] - self.bounds[0])
+
+    @property
+    def heading(self) -> str:
+        """The name with the unit of its numbers."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def of(self, curve: Curve) -> Floats:
+        """The results of a curve, round by round."""
+        values = curve[self.metric]
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(values) if self.root else values
+
+    def peak(self, curve: Curve) -> float:
+        """The best result; NaN if there is none."""
+        values = self.of(curve)
+        finite = values[np.isfinite(values)]
+        if not finite.size:
+            return math.nan
+        return float(finite.min() if self.lower else finite.max())
+
+    def rank(self, value: float) -> float:
+        """A result, or a difference of two, as a number that is higher the better it is."""
+        return -value if self.lower else value
+
+    def number(self, value: float, sign: str = "") -> str:
+        """A result, or a difference of two, in a table."""
+        return f"{self.scale * value:{sign}{self.digits}}"
+
+    def numbers(self, estimate: Estimate) -> str:
+        """A mean with its spread, if it has one."""
+        spread = "" if estimate.sd is None else f" ± {self.number(estimate.sd)}"
+        return self.number(estimate.mean) + spread
+
+    def said(self, text: str) -> str:
+        """A number in a sentence: "80.83 %" or "RMSE 0.1234"."""
+        return f"{text} {self.unit}" if self.unit else f"{self.name} {text}"
+
+
+ACCURACY = Score(
+    *("accuracy", "accuracy", "Accuracy on the test set", "%", "points"),
+    scaled="Those of accuracies are taken on the logit scale, so they end within 0 and 100 %.",
+    scale=100.0,
+    digits=".2f",
+    lower=False,
+    bounds=(0.0, 1.0),
+)
+LOSS = Score("loss", "loss", "Loss on the test set, where less is better")
+RMSE = Score(
+    *("loss", "RMSE", "Root of the mean squared error on the test set, where less is better"),
+    scaled="Those of RMSEs are taken on the logarithmic scale, so they end above 0.",
+    root=True,
+    bounds=(0.0, math.inf),
+)
