@@ -68,6 +68,23 @@ def gap(a: Any, b: Any) -> float:
     return 0.0 if a is b is None else float(np.abs(np.asarray(a) - np.asarray(b)).max())
 
 
+# Who takes part
+
+
+@pytest.mark.parametrize("sampler", [Uniform(4), MD(4), Explicit(((0, 1, 2, 3), (1, 2)))], ids=repr)
+@pytest.mark.parametrize("name", ["Krum(fedavg)", "FedGLAD(ServerOpt(Krum(adabest)))"])
+def test_krum_needs_more_clients_than_it_is_drawn(name: str, sampler: Sampler) -> None:
+    with pytest.raises(UndriftError, match=r"Krum.* needs 5 clients in a round, and .* draws 4"):
+        run(name, sampler=sampler)
+    assert run("Krum(fedavg, f=0)", sampler=sampler, total=1)
+
+
+@pytest.mark.parametrize("sampler", [EVERYBODY, Uniform(5)], ids=repr)
+def test_krum_goes_on_where_clients_drop_out(sampler: Sampler) -> None:
+    played = run("Krum(fedavg)", sampler=sampler, dropout=0.5)
+    assert any(0 < len(round.delivered) < 5 for round in played)
+
+
 # Clients that do not deliver
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from undrift.engines import Engine, usual_engine
 from undrift.exchange import Answer, Exchange, Items, Survey
 from undrift.interrupt import uninterrupted
 from undrift.local import Work
+from undrift.one_thread import in_one_thread
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.store import Store
@@ -109,6 +110,7 @@ def start(
     )
 
 
+@in_one_thread
 def rounds(
     algorithm: Algorithm,
     task: Task,
@@ -123,7 +125,7 @@ def rounds(
     dropout: float = 0.0,
     state: State | None = None,
     keep_models: bool = False,
-) -> Iterator[Round]:
+) -> Generator[Round, None, None]:
     """Run rounds up to number `total`, yielding each.
 
     sampler      which clients take part; 10 at random if not given
@@ -148,6 +150,7 @@ def rounds(
     sampler = sampler or Uniform(min(10, len(data)))
     local = local or Local()
     engine = engine or usual_engine()
+    require_quorum(algorithm, sampler)
     prepare(engine, task, data, local)
     server = Server(algorithm, task, sampler, engine, data.sizes)
     state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
@@ -164,6 +167,15 @@ def rounds(
         n_mean = float(sizes.mean()) if len(sizes) else 0.0
         works = [Work(t, i, seed, data, local, n_mean) for i in cohort.ids if i not in dropped]
         yield server.play(state, cohort, works, dropped, len(registered), began)
+
+
+def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:
+    """Refuse an algorithm for which the sampler never draws enough clients."""
+    if sampler.largest is not None and sampler.largest < algorithm.quorum:
+        raise UndriftError(
+            f"{algorithm!r} needs {algorithm.quorum} clients in a round, and {sampler!r} draws "
+            f"{sampler.largest}; draw more, or withstand fewer bad ones"
+        )
 
 
 def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> str:
