@@ -21,6 +21,8 @@ from undrift.data.transforms import Chain, FlipAndCrop, Normalise
 HOME = "https://cave.cs.toronto.edu/kriz"
 PIXELS = 3 * 32 * 32
 PUBLISHED = (50_000, 10_000)
+LIMIT = sum(PUBLISHED) * (PIXELS + 256)
+"""The most bytes of an archive's files together; an image has some 30 beside its pixels."""
 
 Table = tuple[np.ndarray, np.ndarray]
 """Images, and a column for each kind of label."""
@@ -87,7 +89,8 @@ class Cifar(ImageSet):
     ) -> tuple[Table, Table]:
         everything = [*wanted[0], *wanted[1]]
         content = {
-            name: read(data, f"{archive}, {name}") for name, data in tar_files(archive, everything)
+            name: read(data, f"{archive}, {name}")
+            for name, data in tar_files(archive, everything, LIMIT)
         }
         lost = [name for name in everything if name not in content]
         if lost:

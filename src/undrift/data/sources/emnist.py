@@ -84,15 +84,16 @@ class EMNIST(ImageSet):
     def _arrays(self) -> list[np.ndarray]:
         """Images and labels as they are stored."""
         names, unpacked = self.instead(PACKED)
+        limit = sum(SPLITS[self.split].published) * 28 * 28
         for some in (names, unpacked):
             paths = find(self.folder, some, self.layouts)
             if paths:
-                return [read_idx(path) for path in paths.values()]
+                return [read_idx(path, limit) for path in paths.values()]
         packed = locate(self.folder, self.files, self.layouts)[PACKED.name]
         arrays = []
         for name in names:
             with zip_member(packed, f"gzip/{name}") as (file, size):
-                arrays.append(idx(file, size, f"{packed}, {name}"))
+                arrays.append(idx(file, size, f"{packed}, {name}", limit))
         return arrays
 
     def _labelled(self, images: np.ndarray, labels: np.ndarray) -> Labelled:

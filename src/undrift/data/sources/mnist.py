@@ -53,7 +53,7 @@ class MNIST(ImageSet):
                     f"{paths[0]}: this is {other.__name__}, not {type(self).__name__}; put each "
                     f"into a folder of its own, {other.folder} and {self.folder}"
                 )
-        x, y, test_x, test_y = map(read_idx, paths)
+        x, y, test_x, test_y = (read_idx(path, sum(PUBLISHED) * 28 * 28) for path in paths)
         train = grey(x, 28, paths[0]), flat(y, paths[1])
         test = grey(test_x, 28, paths[2]), flat(test_y, paths[3])
         return self.assemble(train, test, 10, PUBLISHED)
