@@ -144,6 +144,7 @@ class CIFAR10(Cifar):
         File(
             "cifar-10-python.tar.gz",
             f"{HOME}/cifar-10-python.tar.gz",
+            sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             md5="c58f30108f718f92721af3b95e74349a",
             size=170_498_071,
         ),
@@ -180,6 +181,7 @@ class CIFAR100(Cifar):
         File(
             "cifar-100-python.tar.gz",
             f"{HOME}/cifar-100-python.tar.gz",
+            sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
             md5="eb9058c3a382ffc7106e4002c42a8d85",
             size=169_001_437,
         ),

@@ -32,6 +32,7 @@ SPLITS = {
 PACKED = File(
     "gzip.zip",
     "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
+    sha256="fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
     md5="58c8d27c78d21e728a6bc7b3cc06412e",
     size=561_753_746,
 )
