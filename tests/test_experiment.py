@@ -91,6 +91,23 @@ def test_an_algorithm_that_diverges_leaves_the_others_alone(tmp_path: Path) -> N
     assert [event.round for event in ends] == [1, 6]
 
 
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("ResNet56()", "images must have the shape"),
+        ("BiLSTM()", "give words="),
+        ("FedGBOGRU()", "texts"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_named_with_the_data(model: str, says: str) -> None:
+    with pytest.raises(UndriftError, match=says) as caught:
+        experiment(model=model).check()
+    name = model.removesuffix("()")
+    assert str(caught.value).startswith(f"{name}(")
+    assert str(caught.value).count(f"{name}(") == 1
+    assert " cannot train on Digits(): " in str(caught.value)
+
+
 def test_a_cohort_too_small_for_an_algorithm_is_refused_before_anything_runs() -> None:
     made = experiment(algorithms=["fedavg", "Krum(fedavg, f=2)"])
     with pytest.raises(UndriftError, match="needs 7 clients in a round, and Uniform"):

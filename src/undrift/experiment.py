@@ -139,8 +139,12 @@ class Experiment(Config):
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
         shape = tuple(data.example.shape[1:])
-        with torch_stream(seed, "initial model"):
-            model = self.model.build(shape, source.classes, _words(source))
+        try:
+            with torch_stream(seed, "initial model"):
+                model = self.model.build(shape, source.classes, _words(source))
+        except UndriftError as error:
+            why = str(error).removeprefix(f"{self.model!r}: ")
+            raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
         return Task(model, suitable_loss(data.targets)), data
 
     def check(self) -> tuple[Task, FederatedData]:

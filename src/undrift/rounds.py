@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from undrift.exchange import Answer, Exchange, Items, Survey
 from undrift.interrupt import uninterrupted
 from undrift.local import Work
 from undrift.one_thread import in_one_thread
-from undrift.rng import stream
+from undrift.rng import Keyed, stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.store import Store
 from undrift.task import Task
@@ -185,7 +186,32 @@ def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> st
     if count == 0:
         return "nobody has samples"
     rows = data.rows(client)[: count if local.batching == "full" else min(local.batch_size, count)]
-    return engine.prepare(task, *data.batch(rows))
+    inputs, targets = data.batch(rows)
+    _refuse_misfit(task, data, inputs[:2], targets[:2])
+    return engine.prepare(task, inputs, targets)
+
+
+@torch.no_grad()
+def _refuse_misfit(task: Task, data: FederatedData, inputs: Tensor, targets: Tensor) -> None:
+    """Refuse a model that cannot read the inputs, and a loss that compares each with all."""
+    twin = task.replica()  # a model in Python may count its calls
+    twin.model.eval()
+    with Keyed(torch.Generator(task.x0.device)), warnings.catch_warnings():
+        warnings.filterwarnings("error", "Using a target size")
+        try:
+            outputs = twin.model(inputs)
+        except Exception as error:  # whatever a model may raise
+            raise UndriftError(f"{task!r} cannot train on {data!r}: {error}") from error
+        try:
+            twin.loss(outputs, targets)
+        except UserWarning:
+            raise UndriftError(
+                f"{task!r} on {data!r}: the loss would compare each output with all targets, since "
+                f"two of them have the shapes {tuple(outputs.shape)} and {tuple(targets.shape)}; "
+                "make these agree, such as with outputs.squeeze(1) in the loss"
+            ) from None
+        except Exception:
+            return  # clients will meet it again, and say where
 
 
 def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:
