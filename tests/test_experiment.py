@@ -84,6 +84,36 @@ def rows(made: Experiment) -> list[dict[str, Any]]:
     return [row for one in made.algorithms for row in made.run(one, 0, *prepared)]
 
 
+def test_an_algorithm_that_diverges_leaves_the_others_alone(tmp_path: Path) -> None:
+    made = experiment(algorithms=["IDA(fedavg)", "fedavg"], local=Local(lr=1e20, steps=1))
+    ends = [event for event in run(made, tmp_path, engine="sequential") if event.kind == "end"]
+    assert [event.note for event in ends] == ["the server's xbar is not finite", None]
+    assert [event.round for event in ends] == [1, 6]
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("ResNet56()", "images must have the shape"),
+        ("BiLSTM()", "give words="),
+        ("FedGBOGRU()", "texts"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_named_with_the_data(model: str, says: str) -> None:
+    with pytest.raises(UndriftError, match=says) as caught:
+        experiment(model=model).check()
+    name = model.removesuffix("()")
+    assert str(caught.value).startswith(f"{name}(")
+    assert str(caught.value).count(f"{name}(") == 1
+    assert " cannot train on Digits(): " in str(caught.value)
+
+
+def test_a_cohort_too_small_for_an_algorithm_is_refused_before_anything_runs() -> None:
+    made = experiment(algorithms=["fedavg", "Krum(fedavg, f=2)"])
+    with pytest.raises(UndriftError, match="needs 7 clients in a round, and Uniform"):
+        made.check()
+
+
 def test_validation_clients_do_not_train() -> None:
     partition = Dirichlet(clients=22, alpha=0.5)
     whole = federate(Digits(), partition, seed=0)

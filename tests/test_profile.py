@@ -1,11 +1,15 @@
 """`undrift profile` accounts for the time of a round."""
 
 import json
+import pstats
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from undrift.cli import main
+from undrift.commands.profile import OTHER, Alone, measured, shares
+from undrift.experiment import Experiment
 
 DEMO = str(Path(__file__).parent.parent / "examples" / "demo.toml")
 
@@ -24,3 +28,40 @@ def test_profile_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for part in ("a round of FedAvg()", "local steps", "averaging", "by operator"):
         assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("reasons", "work"), [({}, "torch._ops.undrift"), ({None: "as asked"}, "run_backward")]
+)
+def test_steps_are_booked_as_local_steps(reasons: dict[Any, str], work: str) -> None:
+    """Where they are compiled and where they are not, however deep in torch they are."""
+    experiment = Experiment.from_toml(DEMO)
+    task, data = experiment.check()
+    engine = Alone(task)
+    engine.trainer.reasons |= reasons
+    profiler, _ = measured(experiment, task, data, engine, rounds=2)
+    stats: Any = pstats.Stats(profiler)
+    places = shares(stats.stats)
+    found = [function for function in places if work in function[2]]
+    assert found
+    assert [places[function] for function in found] == [{"local steps": 1.0}] * len(found)
+    calls = {function: row[1] for function, row in stats.stats.items()}
+    lost = sum(calls[function] for function, place in places.items() if OTHER in place)
+    assert lost < 0.01 * sum(calls.values())
+
+
+def test_time_goes_to_callers_in_proportion() -> None:
+    """Over any number of calls, of which some are to the function itself."""
+    ours = str(Path(measured.__code__.co_filename).parent.parent)
+    steps, server = (f"{ours}/local.py", 1, "walk"), (f"{ours}/rounds.py", 1, "play")
+    outer, inner = ("torch.py", 1, "outer"), ("~", 0, "inner")
+    calls = {
+        steps: {},
+        server: {},
+        outer: {steps: (1, 1, 0.0, 3.0), server: (1, 1, 0.0, 1.0), inner: (1, 1, 0.0, 9.0)},
+        inner: {outer: (1, 1, 4.0, 4.0)},
+        ("alone.py", 1, "alone"): {},
+    }
+    found = shares({name: (1, 1, 1.0, 1.0, callers) for name, callers in calls.items()})
+    assert found[outer] == found[inner] == {"local steps": 0.75, "the server": 0.25}
+    assert found["alone.py", 1, "alone"] == {OTHER: 1.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
-from undrift.engines import Sequential
+from undrift.engines import Compiled, Sequential
 from undrift.local import ClientError
 from undrift.names import algorithm
 from undrift.rounds import Round, State, rounds
@@ -66,6 +67,43 @@ def same_bits(a: State, b: State) -> None:
 
 def gap(a: Any, b: Any) -> float:
     return 0.0 if a is b is None else float(np.abs(np.asarray(a) - np.asarray(b)).max())
+
+
+# Who takes part
+
+
+@pytest.mark.parametrize("sampler", [Uniform(4), MD(4), Explicit(((0, 1, 2, 3), (1, 2)))], ids=repr)
+@pytest.mark.parametrize("name", ["Krum(fedavg)", "FedGLAD(ServerOpt(Krum(adabest)))"])
+def test_krum_needs_more_clients_than_it_is_drawn(name: str, sampler: Sampler) -> None:
+    with pytest.raises(UndriftError, match=r"Krum.* needs 5 clients in a round, and .* draws 4"):
+        run(name, sampler=sampler)
+    assert run("Krum(fedavg, f=0)", sampler=sampler, total=1)
+
+
+@pytest.mark.parametrize("sampler", [EVERYBODY, Uniform(5)], ids=repr)
+def test_krum_goes_on_where_clients_drop_out(sampler: Sampler) -> None:
+    played = run("Krum(fedavg)", sampler=sampler, dropout=0.5)
+    assert any(0 < len(round.delivered) < 5 for round in played)
+
+
+# What does not fit
+
+
+@pytest.mark.parametrize("loss", [nn.functional.mse_loss, nn.L1Loss()])
+def test_a_loss_that_would_compare_each_output_with_all_targets(loss: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UndriftError, match=r"shapes \(2, 1\) and \(2,\); make these agree"):
+            run("fedavg", loss=loss)
+        run("fedavg", loss=lambda outputs, targets: loss(outputs.squeeze(1), targets))
+
+
+def test_a_model_that_cannot_read_the_data(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UndriftError, match=r"^Task\(Linear, .* cannot train on FederatedData\(5 "):
+        run("fedavg", model=nn.Linear(4, 1))
+    with pytest.raises(UndriftError, match=r"cannot train on .*inputs float64 of shape \(3,\)"):
+        run("fedavg", model=nn.Linear(4, 1), engine=Compiled(1))
+    assert not caplog.records
 
 
 # Clients that do not deliver

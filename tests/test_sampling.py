@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -153,6 +154,24 @@ def test_attention_decides_who_is_drawn() -> None:
     assert share == pytest.approx(0.82 / 0.92, abs=0.05)  # 0.92 of it is registered
 
 
+@given(
+    attention=st.lists(st.sampled_from([0.0, 5e-324, 1e-300, 0.5]), min_size=12, max_size=12),
+    clients=st.integers(1, 6),
+)
+def test_any_attention_can_be_drawn_from(attention: list[float], clients: int) -> None:
+    """Those that have some come before those that have none."""
+    drawn = AdaFL(clients).draw(replace(urn(1), attention=np.array(attention))).ids
+    assert len(set(drawn)) == clients
+    likely = {i for i in IDS.tolist() if attention[i] == 0.5}
+    assert set(drawn) <= likely or likely <= set(drawn)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_distances_that_are_no_numbers_change_nothing(bad: float) -> None:
+    attention = AdaFL(2).start(4)
+    assert np.array_equal(AdaFL(2).learn(attention, {0: 1.0, 3: bad}), attention)
+
+
 def test_only_adafl_learns() -> None:
     assert AdaFL(3).learns
     for sampler in [*RANDOM[:3], *FIXED]:
@@ -192,6 +211,12 @@ def test_explicit_cohorts_name_each_client_once() -> None:
 def test_more_clients_than_there_are(sampler: Sampler) -> None:
     with pytest.raises(UndriftError, match="cannot draw 7 of 6 clients; use at most 6"):
         sampler.draw(urn(1))
+
+
+def test_md_needs_samples() -> None:
+    nothing = replace(urn(3), sizes=np.zeros(len(IDS), dtype=np.int64))
+    with pytest.raises(UndriftError, match="none of the 6 clients registered in round 3 has"):
+        MD(2).draw(nothing)
 
 
 @pytest.mark.parametrize("make", [Uniform, MD, AdaFL, RoundRobin])

@@ -303,3 +303,9 @@ def test_one_module_used_twice_is_fine() -> None:
     assert (
         int(task.unpack(last.buffers)["0.num_batches_tracked"]) == 12
     )  # 2 uses, 2 steps, 3 rounds
+
+
+def test_a_task_in_a_line() -> None:
+    made = Task(nn.Linear(3, 2), dtype=torch.float64)
+    assert repr(made) == "Task(Linear, cross_entropy, 8 parameters float64, cpu)"
+    assert "MSELoss" in repr(Task(nn.Linear(3, 2), nn.MSELoss()))

@@ -110,7 +110,7 @@ class AllUploads(Uploads):
         ups, sides = zip(*self.pairs, strict=True)
         shares = [weight / sum(self.weights) for weight in self.weights]
         shares = [float(share) for share in self.algorithm.reweigh(self.server, ups, shares)]
-        kept = sum(share > 0 for share in shares)
+        kept = max(1, sum(share > 0 for share in shares))  # nobody, where all shares are NaN
         parts = [_parted(up, self.algorithm.unweighted) for up in ups]
         alike = self.algorithm.combine([a for a, _ in parts], [(w > 0) / kept for w in shares])
         mean = self.algorithm.combine([rest for _, rest in parts], shares)

@@ -152,6 +152,11 @@ class Algorithm(Config):
         return False
 
     @property
+    def quorum(self) -> int:
+        """Uploads that a round needs for what the algorithm promises."""
+        return 1
+
+    @property
     def unweighted(self) -> tuple[str, ...]:
         """Fields of the upload in which all clients count alike, whatever their weights."""
         return ()
@@ -265,6 +270,10 @@ class Part(Algorithm):
     @property
     def surveys(self) -> bool:
         return self.inner.surveys
+
+    @property
+    def quorum(self) -> int:
+        return self.inner.quorum
 
     @property
     def unweighted(self) -> tuple[str, ...]:

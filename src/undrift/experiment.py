@@ -26,6 +26,7 @@ from undrift.names import algorithm
 from undrift.origin import Origin
 from undrift.parsing import parse
 from undrift.rng import Keyed, stream, torch_stream
+from undrift.rounds import require_quorum
 from undrift.sampling import FixedSize, Sampler, Urn
 from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.task import Task, suitable_loss
@@ -138,12 +139,18 @@ class Experiment(Config):
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
         shape = tuple(data.example.shape[1:])
-        with torch_stream(seed, "initial model"):
-            model = self.model.build(shape, source.classes, _words(source))
+        try:
+            with torch_stream(seed, "initial model"):
+                model = self.model.build(shape, source.classes, _words(source))
+        except UndriftError as error:
+            why = str(error).removeprefix(f"{self.model!r}: ")
+            raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
         return Task(model, suitable_loss(data.targets)), data
 
     def check(self) -> tuple[Task, FederatedData]:
         """Refuse what cannot work before anything runs; the first seed's task and data."""
+        for made in self.algorithms:
+            require_quorum(made, self.sampler)
         task, data = self.prepare(self.seeds[0])
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
 from undrift.metrics import Meter
+from undrift.one_thread import in_one_thread
 from undrift.rounds import Round, State, rounds, start
 from undrift.task import Task
 
@@ -48,9 +49,10 @@ class Leg:
         made, task, data = self.algorithm, self.task, self.data
         return start(made, task, data, sampler, keep_models=keep, folder=folder)
 
+    @in_one_thread
     def follow(
         self, state: State, seconds: float = 0.0
-    ) -> Iterator[tuple[Round, dict[str, Any] | None]]:
+    ) -> Generator[tuple[Round, dict[str, Any] | None], None, None]:
         """Go on from a state, yielding each round and, where one is due, its row of metrics.
 
         seconds  that were spent up to there

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from undrift.engines import Engine, usual_engine
 from undrift.exchange import Answer, Exchange, Items, Survey
 from undrift.interrupt import uninterrupted
 from undrift.local import Work
-from undrift.rng import stream
+from undrift.one_thread import in_one_thread
+from undrift.rng import Keyed, stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.store import Store
 from undrift.task import Task
@@ -109,6 +111,7 @@ def start(
     )
 
 
+@in_one_thread
 def rounds(
     algorithm: Algorithm,
     task: Task,
@@ -123,7 +126,7 @@ def rounds(
     dropout: float = 0.0,
     state: State | None = None,
     keep_models: bool = False,
-) -> Iterator[Round]:
+) -> Generator[Round, None, None]:
     """Run rounds up to number `total`, yielding each.
 
     sampler      which clients take part; 10 at random if not given
@@ -148,6 +151,7 @@ def rounds(
     sampler = sampler or Uniform(min(10, len(data)))
     local = local or Local()
     engine = engine or usual_engine()
+    require_quorum(algorithm, sampler)
     prepare(engine, task, data, local)
     server = Server(algorithm, task, sampler, engine, data.sizes)
     state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
@@ -166,6 +170,15 @@ def rounds(
         yield server.play(state, cohort, works, dropped, len(registered), began)
 
 
+def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:
+    """Refuse an algorithm for which the sampler never draws enough clients."""
+    if sampler.largest is not None and sampler.largest < algorithm.quorum:
+        raise UndriftError(
+            f"{algorithm!r} needs {algorithm.quorum} clients in a round, and {sampler!r} draws "
+            f"{sampler.largest}; draw more, or withstand fewer bad ones"
+        )
+
+
 def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> str:
     """Let an engine get ready for batches of this data, and say what it does and why."""
     client = int(np.argmax(data.sizes))
@@ -173,7 +186,32 @@ def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> st
     if count == 0:
         return "nobody has samples"
     rows = data.rows(client)[: count if local.batching == "full" else min(local.batch_size, count)]
-    return engine.prepare(task, *data.batch(rows))
+    inputs, targets = data.batch(rows)
+    _refuse_misfit(task, data, inputs[:2], targets[:2])
+    return engine.prepare(task, inputs, targets)
+
+
+@torch.no_grad()
+def _refuse_misfit(task: Task, data: FederatedData, inputs: Tensor, targets: Tensor) -> None:
+    """Refuse a model that cannot read the inputs, and a loss that compares each with all."""
+    twin = task.replica()  # a model in Python may count its calls
+    twin.model.eval()
+    with Keyed(torch.Generator(task.x0.device)), warnings.catch_warnings():
+        warnings.filterwarnings("error", "Using a target size")
+        try:
+            outputs = twin.model(inputs)
+        except Exception as error:  # whatever a model may raise
+            raise UndriftError(f"{task!r} cannot train on {data!r}: {error}") from error
+        try:
+            twin.loss(outputs, targets)
+        except UserWarning:
+            raise UndriftError(
+                f"{task!r} on {data!r}: the loss would compare each output with all targets, since "
+                f"two of them have the shapes {tuple(outputs.shape)} and {tuple(targets.shape)}; "
+                "make these agree, such as with outputs.squeeze(1) in the loss"
+            ) from None
+        except Exception:
+            return  # clients will meet it again, and say where
 
 
 def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:

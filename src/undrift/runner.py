@@ -12,7 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from safetensors.torch import save as serialize
 
 from undrift import checkpoint
@@ -26,6 +25,7 @@ from undrift.experiment import Experiment
 from undrift.interrupt import uninterrupted
 from undrift.leg import Leg
 from undrift.lock import Damaged, replace_file, writing
+from undrift.one_thread import in_one_thread
 from undrift.origin import first_state
 from undrift.rounds import State, prepare
 from undrift.runs import RunFolder, leg_name
@@ -57,6 +57,7 @@ class Event:
     note: str | None = None
 
 
+@in_one_thread
 def run(
     experiment: Experiment,
     folder: str | Path,
@@ -76,7 +77,6 @@ def run(
     """
     if not save_every >= 0:
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
-    torch.set_num_threads(1)  # small models gain nothing from more, and bits must not depend on it
     first = experiment.check()
     with RunFolder(Path(folder), experiment, *first, command=session.get("command", "")) as files:
         tracks = [

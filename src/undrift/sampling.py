@@ -56,12 +56,21 @@ class Sampler(Config):
         """Whether `learn` needs the distances."""
         return False
 
+    @property
+    def largest(self) -> int | None:
+        """Clients of the largest cohort, where that is known before any is drawn."""
+        return None
+
 
 @dataclass(frozen=True)
 class FixedSize(Sampler):
     """Base of the samplers that draw a fixed number of clients."""
 
     clients: int = whole(10, ge=1)
+
+    @property
+    def largest(self) -> int:
+        return self.clients
 
     def check(self, registered: Ids) -> None:
         if self.clients > len(registered):
@@ -103,8 +112,17 @@ class MD(Sampler):
 
     clients: int = whole(10, ge=1)
 
+    @property
+    def largest(self) -> int:
+        return self.clients
+
     def draw(self, urn: Urn) -> Cohort:
         _require_clients(self, urn)
+        if not urn.sizes.sum():
+            raise UndriftError(
+                f"{self}: none of the {len(urn.registered)} clients registered in round {urn.t} "
+                "has samples; register some that have, or draw with Uniform"
+            )
         draws = urn.rng.multinomial(self.clients, urn.sizes / urn.sizes.sum())
         drawn = zip(urn.registered, draws, strict=True)
         weights = {int(i): int(k) / self.clients for i, k in drawn if k}
@@ -119,7 +137,7 @@ class AdaFL(FixedSize):
     a_i ← α a_i + (1−α) (Σ_P a) d_i / Σ_P d, with d_i = ||θ_i − θ̄||. The sum of a never changes.
 
     Deviations: the cohort does not grow over time; where all distances are 0, or one is too large
-    for a number, a stays.
+    for a number, a stays; clients with a_i = 0 come only where there are too few others.
     Reference: Chen et al., Dynamic attention-based communication-efficient federated
     learning, 2021.
     """
@@ -137,7 +155,7 @@ class AdaFL(FixedSize):
     def draw(self, urn: Urn) -> Cohort:
         self.check(urn.registered)
         assert urn.attention is not None
-        chance = urn.attention[urn.registered]
+        chance = np.maximum(urn.attention[urn.registered], np.finfo(float).tiny)
         chance = chance / chance.sum()
         return Cohort(_ids(urn.rng.choice(urn.registered, self.clients, replace=False, p=chance)))
 
@@ -177,6 +195,10 @@ class Explicit(Sampler):
             self.refuse("give at least one cohort, such as ((0, 1), (2, 3))", cohorts=cohorts)
         if any(len(set(ids)) < len(ids) for ids in cohorts):
             self.refuse("a cohort names no client twice", cohorts=cohorts)
+
+    @property
+    def largest(self) -> int:
+        return max(map(len, self.cohorts))
 
     def draw(self, urn: Urn) -> Cohort:
         ids = self.cohorts[(urn.t - 1) % len(self.cohorts)]

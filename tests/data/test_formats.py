@@ -108,6 +108,15 @@ def test_a_gzip_bomb_is_not_unpacked() -> None:
     frugal(from_idx, bomb)
 
 
+def test_idx_larger_than_expected(tmp_path: Path) -> None:
+    bomb = gzip.compress(idx_bytes(np.zeros((50 << 20), np.uint8)), 1, mtime=0)
+    path = tmp_path / "images.gz"
+    path.write_bytes(bomb)
+    with pytest.raises(UndriftError, match="needs 52428800 bytes, more than 47040000"):
+        read_idx(path, 60_000 * 28 * 28)
+    frugal(lambda data: idx(io.BytesIO(data), len(data), "toy", 60_000 * 28 * 28), bomb)
+
+
 def test_a_missing_file_and_odd_rows(tmp_path: Path) -> None:
     with pytest.raises(UndriftError, match="no such file"):
         read_idx(tmp_path / "nothing")
@@ -170,6 +179,31 @@ def test_tar_that_lies(tmp_path: Path) -> None:
         members(data[:3000], tmp_path / "a.tar")
     with pytest.raises(UndriftError, match="not a valid tar"):
         members(b"no archive", tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_tar_however_it_is_packed(mode: str, tmp_path: Path) -> None:
+    content = np.random.default_rng(0).bytes((1 << 20) + 1)
+    data = tar_of((tarfile.TarInfo("x"), content), mode=mode)
+    assert members(data, tmp_path / "a") == {"x": content}
+
+
+def test_tar_whose_files_are_too_large_together(tmp_path: Path) -> None:
+    data = tar_of(*((tarfile.TarInfo(name), bytes(5000)) for name in "abc"))
+    assert len(members(data, tmp_path / "a", limit=15_000)) == 3
+    assert len(members(data, tmp_path / "a", "a", "c", limit=10_000)) == 2
+    with pytest.raises(UndriftError, match="c claims 5000 bytes"):
+        members(data, tmp_path / "a", limit=14_999)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_tar_with_a_name_of_any_length(kind: bytes, tmp_path: Path) -> None:
+    name = tarfile.TarInfo("name")
+    name.type = kind
+    data = tar_of((name, b"n" * (50 << 20)), (tarfile.TarInfo("x"), b"1"))
+    with pytest.raises(UndriftError, match="a header of 52428800 bytes"):
+        members(data, tmp_path / "a")
+    frugal(lambda data: members(data, tmp_path / "a"), data)
 
 
 def zipped(path: Path, content: bytes) -> Path:

@@ -102,6 +102,16 @@ def test_what_arrays_are_refused(arguments, said):
         from_arrays(*arguments)
 
 
+def test_classes_that_do_not_start_from_0():
+    with pytest.raises(UndriftError, match=r"classes go from 1 to 4; number them from 0 on, or say "
+                       r"classes=5"):  # fmt: skip
+        from_arrays(X, Y + 1)
+    assert from_arrays(X, Y + 1, classes=5).classes == 5
+    assert from_arrays(X, (Y + 1).astype(str)).classes == 4
+    rows = [[1, 2], [2, 3]] * 25
+    assert from_arrays(X, rows).classes == 4  # rows of tokens
+
+
 def test_what_test_data_are_refused():
     for test in (1, -0.1, "a"):
         with pytest.raises(UndriftError, match="must be a part between 0 and 1"):

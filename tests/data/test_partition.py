@@ -360,3 +360,15 @@ def test_is_fast(kind):
     start = time.perf_counter()
     assert len(kind(2000, 0.1).split(labels, rng(1))) == 2000
     assert time.perf_counter() - start < 5
+
+
+def test_federated_data_in_a_line():
+    made = federate(Digits(), Dirichlet(clients=20, alpha=0.1, sigma=0.3), seed=0, validation=2)
+    sizes = f"{made.sizes.min()} to {made.sizes.max()}"
+    held = f"{len(made.held_out)} samples held out"
+    assert repr(made) == (
+        f"FederatedData(18 clients with {sizes} samples, inputs float32 of shape (64,), {held}, "
+        "360 to test on)"
+    )
+    even = federate(Digits(), IID(clients=20), seed=0)
+    assert repr(even).startswith("FederatedData(20 clients with 71 samples, inputs")

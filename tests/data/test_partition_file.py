@@ -95,8 +95,8 @@ def test_other_data(path):
     ("change", "says"),
     [
         ({"order": np.array([4, 1, 6, 0, 2])}, "its content has the hash"),
-        ({"order": np.array([[4, 1]])}, "rows of whole numbers"),
-        ({"order": np.array([0.5])}, "rows of whole numbers"),
+        ({"order": np.array([[4, 1]])}, "row of whole numbers"),
+        ({"order": np.array([0.5])}, "row of whole numbers"),
         ({"facts": {"hash": "0123456789abcdef"}}, "its content has the hash"),
         ({"facts": {"samples": 8}}, "its content has the hash"),
         ({"facts": {"format": 2}}, "its format is 2"),
@@ -130,6 +130,26 @@ def test_a_file_that_lies(tmp_path, order, offsets, samples, says):
     rewrite(path, {"hash": lie.hash}, order=lie.order, offsets=lie.offsets)
     with pytest.raises(UndriftError, match=says):
         split(Saved(str(path)))
+
+
+@pytest.mark.parametrize("kind", ["BF16", "F16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "C64", "BOOL"])
+def test_numbers_that_are_not_whole(tmp_path, kind):
+    whole = PartitionFile.of(PARTS, LABELS).save(tmp_path / "whole.safetensors").read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    header, size = json.loads(whole[8:start]), {"C64": 8, "BF16": 2, "F16": 2}.get(kind, 1)
+    header["order"] = {"dtype": kind, "shape": [0], "data_offsets": [0, 0]}
+    header["offsets"] = {"dtype": kind, "shape": [2], "data_offsets": [0, 2 * size]}
+    text = json.dumps(header).encode()
+    path = tmp_path / "odd.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(2 * size))
+    with pytest.raises(UndriftError, match=f"order must be a row of whole numbers, found {kind}"):
+        split(Saved(str(path)))
+
+
+def test_a_file_can_be_read_by_whoever_may_read_others(tmp_path):
+    path = PartitionFile.of(PARTS, LABELS).save(tmp_path)
+    (tmp_path / "other").write_bytes(b"")
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 something else", b"\xff" * 200])

@@ -34,7 +34,8 @@ def pixels(image: torch.Tensor, row: int, columns: slice) -> list[int]:
 def test_real_mnist() -> None:
     fetch.use_data_dir(real(*(f"mnist/{name}" for name in MNIST_NAMES)))
     for file in MNIST.files:
-        assert fetch.digest(fetch.data_dir() / "mnist" / file.name) == file.md5
+        path = fetch.data_dir() / "mnist" / file.name
+        assert (fetch.digest(path), fetch.digest(path, "sha256")) == (file.md5, file.sha256)
     source = MNIST().load(0)
     assert source.inputs.shape == (60_000, 1, 28, 28)
     assert source.test_inputs.shape == (10_000, 1, 28, 28)

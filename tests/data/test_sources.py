@@ -1,5 +1,7 @@
 """Data sets: what is in them, and what their parameters do."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -110,3 +112,13 @@ def test_synthetic_refuses_bad_parameters(bad):
     name = next(iter(bad))
     with pytest.raises(UndriftError, match=rf"Synthetic\({name}=.*\): {name} must be"):
         Synthetic(**bad)
+
+
+def test_what_is_downloaded_cannot_be_tampered_with():
+    """But for one text, of which no checksum is published."""
+    made = (make for make in SOURCES.values() if isinstance(make, type) and hasattr(make, "files"))
+    files = {file for one in made for file in one.files}
+    assert len(files) > 10
+    assert {file.name for file in files if not file.sha256} == {"1994-01-100.zip"}
+    assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in files if file.sha256)
+    assert all(file.url.startswith("https://") for file in files)

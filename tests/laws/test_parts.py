@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -258,6 +258,56 @@ def test_krum_keeps_the_closest() -> None:
     assert gap(one_round("Krum(FedAvg(), f=1, m=1)", updates).mean, [0.0, 0.0]) <= 1e-12
     three = one_round("Krum(FedAvg(), f=1, m=3)", updates).mean
     assert gap(three, np.mean(updates[:3], axis=0)) <= 1e-12
+
+
+WILD = st.sampled_from([0.0, 1.0, -1e-300, 1e160, -1e300, math.inf, math.nan])
+HOLISTIC = [
+    "IDA({})",
+    "Krum({}, f=0)",
+    "Krum({}, f=1, m=3)",
+    "Median({})",
+    "TrimmedMean({}, fraction=0.3)",
+    "FedGLAD(IDA({}))",
+]
+
+
+def one_wild_round(name: str, updates: Sequence[Any]) -> Snapshot:
+    """As `one_round`, but the loss is 0 at the start however large the updates are."""
+    clients = [(np.eye(len(g)), np.asarray(g)) for g in updates]
+    model = nn.Linear(len(updates[0]), 1, bias=False)
+    (now,) = replay(
+        algorithm(name),
+        clients,
+        [Plan(range(len(updates)))],
+        model=model,
+        loss=lambda outputs, targets: (outputs[:, 0] * targets).sum(),
+        start=np.zeros(len(updates[0])),
+        lr=1.0,
+    )
+    return now
+
+
+@pytest.mark.parametrize("part", HOLISTIC)
+@given(rows=st.lists(st.tuples(WILD, WILD), min_size=1, max_size=5))
+@settings(max_examples=10)
+def test_updates_too_large_for_numbers_break_no_part(part: str, rows: list[Any]) -> None:
+    """Clients are dropped, or the model is not finite, which ends a run with a verdict."""
+    bad = {i for i, row in enumerate(rows) if not np.isfinite(row).all()}
+    for core in ("FedAvg()", "SCAFFOLD()", "AdaBest()", "FedNova()"):
+        now = one_wild_round(part.format(core), rows)
+        assert bad <= set(now.dropped)
+        if len(now.dropped) == len(rows):
+            assert not now.x.any()
+
+
+@pytest.mark.parametrize("part", ["IDA({})", "ServerOpt(IDA({}), Adam())"])
+@pytest.mark.parametrize("core", ["FedAvg()", "SCAFFOLD()", "FedNova()", "MFL(SGDm())"])
+def test_distances_too_large_for_numbers_end_in_a_model_that_is_not_finite(
+    part: str, core: str
+) -> None:
+    now = one_wild_round(part.format(core), [[1e160, 1e160], [-1e160, 0.0], [2e160, 1.0]])
+    assert not now.dropped
+    assert np.isnan(now.x).all()
 
 
 @pytest.mark.parametrize("norm", [0.1, 2.0, 100.0])

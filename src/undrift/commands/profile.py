@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import torch
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+import undrift
+from undrift.core import Struct
 from undrift.cost import RoundCost
+from undrift.data.federated import FederatedData
 from undrift.data.fetch import use_data_dir
 from undrift.experiment import Experiment
 from undrift.local import Trainer
 from undrift.metrics import Meter
 from undrift.native.recorded import Recorded
+from undrift.one_thread import one_thread
 from undrift.rounds import rounds as play
 from undrift.task import Task
 
@@ -35,11 +38,12 @@ PLACES = {
     "batches.py": "planning batches",
     "rng.py": "planning batches",
     "/data/": "reading samples",
-    "recorded.py:walk": "local steps",
+    "route.py:walk": "local steps",
     "local.py:walk": "local steps",
     "task.py:gradient": "local steps",
     "/native/": "preparing steps",
     "local.py": "clients, beside their steps",
+    "exchange.py": "clients, beside their steps",
     "/algorithms/": "the algorithm's hooks",
     "/parts/": "the algorithm's hooks",
     "core.py": "the algorithm's hooks",
@@ -49,10 +53,20 @@ PLACES = {
     "task.py": "evaluation",
     "metrics.py": "evaluation",
     "rounds.py": "the server",
+    "one_thread.py": "the server",
 }
-"""parts of our files' names, and what time spent there is for; the first that fits counts"""
+"""parts of our files' names, and what time spent there is for; the first that fits counts, and what
+fits none counts for its callers"""
 
 OTHER = "everything else"
+
+DEEPEST = 30
+"""functions of others, such as torch's, between one of ours and what it has them do"""
+
+HOME = str(Path(undrift.__file__).parent)
+
+Function = tuple[str, int, str]
+"""a file, a line and a name, as `pstats` has it"""
 
 
 def profile(
@@ -80,30 +94,10 @@ def profile(
         Print one JSON object instead of tables.
     """
     use_data_dir(data_dir)
-    torch.set_num_threads(1)
     experiment = Experiment.from_toml(file)
     task, data = experiment.check()
     made, engine = experiment.algorithms[0], Alone(task)
-    meter = Meter(made, task, data, RoundCost.of(made, task, data.example), engine)
-    federation = play(
-        made,
-        task,
-        data,
-        total=rounds + 1,
-        sampler=experiment.sampler,
-        local=experiment.local,
-        seed=experiment.seeds[0],
-        engine=engine,
-    )
-    next(federation)  # in which steps are recorded
-    profiler = cProfile.Profile()
-    began = time.perf_counter()
-    profiler.enable()
-    for last in federation:
-        meter.count(last)
-    meter.row(last)
-    profiler.disable()
-    total = time.perf_counter() - began
+    profiler, total = measured(experiment, task, data, engine, rounds)
     spent = {place: seconds / rounds for place, seconds in _spent(profiler).most_common()}
     operators = engine.operators()
     if json_:
@@ -116,6 +110,34 @@ def profile(
         console.print(_table("a step's gradient, by operator", operators))
     for reason in engine.trainer.reasons.values():
         console.print(f"in Python: {reason}", highlight=False)
+
+
+def measured(
+    experiment: Experiment, task: Task, data: FederatedData, engine: Alone, rounds: int
+) -> tuple[cProfile.Profile, float]:
+    """What a profiler saw of some rounds of the first algorithm, and how long they took."""
+    made = experiment.algorithms[0]
+    meter = Meter(made, task, data, RoundCost.of(made, task, data.example), engine)
+    federation = play(
+        made,
+        task,
+        data,
+        total=rounds + 1,
+        sampler=experiment.sampler,
+        local=experiment.local,
+        seed=experiment.seeds[0],
+        engine=engine,
+    )
+    profiler = cProfile.Profile()
+    with one_thread():
+        next(federation)  # in which steps are recorded
+        began = time.perf_counter()
+        profiler.enable()
+        for last in federation:
+            meter.count(last)
+        meter.row(last)
+        profiler.disable()
+    return profiler, time.perf_counter() - began
 
 
 class Alone:
@@ -140,25 +162,44 @@ class Alone:
 
 
 def _spent(profiler: cProfile.Profile) -> Counter[str]:
-    """Seconds by place; those of others' functions go to who called them."""
+    """Seconds by place."""
     stats: Any = pstats.Stats(profiler)
+    places = shares(stats.stats)
     spent: Counter[str] = Counter()
-    for function, (_, _, own, _, callers) in stats.stats.items():
-        place = _place(function)
-        if place is not None or not callers:
-            spent[place or OTHER] += own
-            continue
-        for caller, (_, _, share, _) in callers.items():
-            spent[_place(caller) or OTHER] += share
+    for function, (_, _, own, _, _) in stats.stats.items():
+        for place, share in places[function].items():
+            spent[place] += share * own
     return spent
 
 
-def _place(function: tuple[str, int, str]) -> str | None:
+def shares(stats: dict[Function, Any]) -> dict[Function, dict[str, float]]:
+    """How a function's time is spread over places.
+
+    What has no place of its own, such as torch's functions, works for whoever called it, and he for
+    his callers, in proportion to the time of the calls.
+    """
+    found = {
+        function: {place: 1.0} if (place := _place(function) or (not row[4] and OTHER)) else {}
+        for function, row in stats.items()
+    }
+    others = [function for function, spread in found.items() if not spread]
+    for _ in range(DEEPEST):
+        for function in others:
+            spread: Counter[str] = Counter()
+            for caller, (_, _, _, seconds) in stats[function][4].items():
+                for place, share in found[caller].items():
+                    spread[place] += share * max(seconds, 1e-9)
+            total = sum(spread.values())
+            found[function] = {place: part / total for place, part in spread.items()}
+    return found
+
+
+def _place(function: Function) -> str | None:
     file, _, name = function
-    if "undrift" not in file:
+    if not file.startswith(HOME) or (file.endswith("core.py") and name in vars(Struct)):
         return None
-    spelled = f"{file.replace(chr(92), '/')}:{name}"
-    return next((place for part, place in PLACES.items() if part in spelled), OTHER)
+    spelled = f"{file.removeprefix(HOME).replace(chr(92), '/')}:{name}"
+    return next((place for part, place in PLACES.items() if part in spelled), None)
 
 
 def _table(title: str, seconds: dict[str, float]) -> Table:

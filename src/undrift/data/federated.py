@@ -19,7 +19,7 @@ Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 a generator to draw from, that is, in local training."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FederatedData:
     """Training samples shared out among clients, and test samples for everybody.
 
@@ -80,6 +80,13 @@ class FederatedData:
         order = np.arange(len(targets))
         ends = (inputs[:0], targets[:0]) if test is None else map(torch.as_tensor, test)
         return cls(inputs, targets, order, offsets, *ends)
+
+    def __repr__(self) -> str:
+        shape, kind = tuple(self.inputs.shape[1:]), str(self.inputs.dtype).removeprefix("torch.")
+        each = " to ".join(str(n) for n in dict.fromkeys([self.sizes.min(), self.sizes.max()]))
+        parts = [f"{len(self)} clients with {each} samples", f"inputs {kind} of shape {shape}"]
+        parts += [f"{len(self.held_out)} samples held out"] if len(self.held_out) else []
+        return f"FederatedData({', '.join(parts)}, {len(self.test_targets)} to test on)"
 
     def __len__(self) -> int:
         """The number of clients."""

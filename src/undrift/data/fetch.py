@@ -27,7 +27,7 @@ class File:
     """A file as its authors publish it.
 
     name         path below the folder of its data set
-    sha256, md5  its published checksum, one of them
+    sha256, md5  its published checksums; the first that is known is compared
     size         bytes
     """
 

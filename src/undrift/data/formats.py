@@ -6,7 +6,10 @@ are compared with what it can hold before memory is taken, and every fault is an
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import math
 import os
 import tarfile
@@ -14,6 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -62,24 +66,24 @@ def memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
-def read_idx(path: Path) -> np.ndarray:
+def read_idx(path: Path, limit: int = LIMIT) -> np.ndarray:
     """The array in an idx file, the format of MNIST, plain or gzipped."""
     with reading(path, "idx"), path.open("rb") as file:
-        return idx(file, path.stat().st_size, path)
+        return idx(file, path.stat().st_size, path, limit)
 
 
-def idx(file: BinaryIO, size: int, name: object) -> np.ndarray:
-    """The array in an open idx file of `size` bytes, plain or gzipped."""
+def idx(file: BinaryIO, size: int, name: object, limit: int = LIMIT) -> np.ndarray:
+    """The array, of at most `limit` bytes, in an open idx file of `size`, plain or gzipped."""
     with reading(name, "idx"):
         start = file.read(2)
         file.seek(0)
         if start != b"\x1f\x8b":
-            return _idx(file, size, name, exact=True)
+            return _idx(file, size, name, limit, exact=True)
         with gzip.GzipFile(fileobj=file) as unpacked:
-            return _idx(cast(BinaryIO, unpacked), min(RATIO * size, LIMIT), name, exact=False)
+            return _idx(cast(BinaryIO, unpacked), RATIO * size, name, limit, exact=False)
 
 
-def _idx(file: BinaryIO, room: int, name: object, exact: bool) -> np.ndarray:
+def _idx(file: BinaryIO, room: int, name: object, limit: int, exact: bool) -> np.ndarray:
     """The array in a plain stream that holds `room` bytes, or at most so many if not `exact`."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in IDX_TYPES:
@@ -91,8 +95,10 @@ def _idx(file: BinaryIO, room: int, name: object, exact: bool) -> np.ndarray:
     shape = tuple(int(side) for side in np.frombuffer(header, ">u4"))
     wanted = math.prod(shape) * dtype.itemsize
     left = room - 4 - len(header)
-    if wanted > min(left, LIMIT) or (exact and wanted < left):
+    if wanted > left or (exact and wanted < left):
         raise refuse(name, "idx", f"the shape {shape} needs {wanted} bytes, there are {left}")
+    if wanted > limit:
+        raise refuse(name, "idx", f"the shape {shape} needs {wanted} bytes, more than {limit}")
     array = memory(shape, dtype)
     view = array.reshape(-1).view(np.uint8)
     done = 0
@@ -132,9 +138,11 @@ def tar_files(
 ) -> Iterator[tuple[str, bytes]]:
     """Name and content of the regular files in a tar archive, or of those that are named.
 
+    limit  the most bytes that all of these have together
+
     Nothing is written to disk; links, devices and sparse files are passed over.
     """
-    with reading(path, "tar"), tarfile.open(path) as archive:
+    with reading(path, "tar"), _untarred(path) as archive:
         room = min(RATIO * path.stat().st_size, limit)
         for member in archive:
             name = os.path.normpath(member.name).replace(os.sep, "/")
@@ -142,11 +150,44 @@ def tar_files(
                 continue
             if member.size > room:
                 raise refuse(path, "tar", f"{name} claims {member.size} bytes")
+            room -= member.size
             opened = archive.extractfile(member)
-            content = opened.read() if opened else b""
+            content = b"".join(iter(partial(opened.read, CHUNK), b"")) if opened else b""
             if len(content) < member.size:
                 raise refuse(path, "tar", f"{name} ends after {len(content)} bytes")
             yield name, content
+
+
+PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+"""How packed files begin, and what opens them."""
+
+
+@contextmanager
+def _untarred(path: Path) -> Iterator[tarfile.TarFile]:
+    """A tar archive, packed or not, of which no more than CHUNK is read at once."""
+    with path.open("rb") as raw:
+        start = raw.read(8)
+    opener = next((PACKERS[magic] for magic in PACKERS if start.startswith(magic)), open)
+    with opener(path, "rb") as file, tarfile.open(fileobj=_Bounded(file), mode="r:") as archive:
+        yield archive
+
+
+class _Bounded(io.RawIOBase):
+    """A file for `tarfile`, which would read a member's name of any length at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= CHUNK:
+            raise ValueError(f"a header of {size} bytes")
+        return self.file.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
 
 
 @contextmanager

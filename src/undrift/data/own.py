@@ -6,8 +6,9 @@ Each function makes a `Source`, which may stand wherever a data set is named:
 inputs      numbers become float32; bytes stay bytes until a batch is made of them, and are then
             scaled to [0, 1], unless there is a `transform`; other whole numbers, such as those of
             words, become int64
-targets     whole numbers from 0 on are classes; text is numbered in alphabetical order; other
-            numbers are values to predict, float32
+targets     whole numbers from 0 on are classes, `classes` of them if given, else up to the
+            largest; text is numbered in alphabetical order; other numbers are values to predict,
+            float32
 client_ids  the owner of each sample, numbers or text, for `Natural`
 test        the part to test on, drawn at random with `seed`: of each client's samples if there are
             clients, but of a single one none; 0 holds nothing back; or test data of the same kind
@@ -218,6 +219,11 @@ def _targets(
         if both.ndim == 1 and not 0 <= both.min() <= both.max() < count:
             raise UndriftError(
                 f"targets: classes go from {both.min()} to {both.max()}, expected 0 to {count - 1}"
+            )
+        if both.ndim == 1 and classes is None and both.min() > 0:
+            raise UndriftError(
+                f"targets: classes go from {both.min()} to {both.max()}; number them from 0 on, or "
+                f"say classes={count} if some have no samples"
             )
     else:
         raise UndriftError(f"targets: expected numbers or text, found {both.dtype}")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from undrift.config import UndriftError
 
@@ -78,7 +78,7 @@ class PartitionFile:
         }
         partial = path.with_name(path.name + ".partial")
         try:
-            save_file(arrays, partial, metadata={"undrift-partition": json.dumps(facts)})
+            partial.write_bytes(save(arrays, {"undrift-partition": json.dumps(facts)}))
             partial.replace(path)
         except (OSError, SafetensorError) as error:
             raise UndriftError(f"cannot write the partition to {path}: {error}") from None
@@ -90,12 +90,9 @@ class PartitionFile:
         with _opened(path) as file:
             facts = _facts(path, file)
             try:
-                arrays = {name: file.get_tensor(name) for name in ("order", "offsets")}
+                order, offsets = (_row(path, file, name) for name in ("order", "offsets"))
             except SafetensorError as error:
                 raise _broken(path, str(error)) from None
-        if any(array.dtype.kind not in "iu" or array.ndim != 1 for array in arrays.values()):
-            raise _broken(path, "order and offsets must be rows of whole numbers")
-        order, offsets = (array.astype(np.int64) for array in arrays.values())
         found = cls(order, offsets, facts["samples"], facts["labels"], facts["about"])
         if found.hash != facts["hash"]:
             raise _broken(path, f"its content has the hash {found.hash}, not {facts['hash']}")
@@ -145,6 +142,16 @@ def _opened(path: str | Path) -> Any:
         ) from None
     except (OSError, SafetensorError) as error:
         raise _broken(path, str(error)) from None
+
+
+def _row(path: str | Path, file: Any, name: str) -> np.ndarray:
+    """One of the arrays, if numpy can be asked for it: it does not know all types of numbers."""
+    found = file.get_slice(name)
+    kind, shape = found.get_dtype(), found.get_shape()
+    if kind[0] not in "IU" or len(shape) != 1:
+        raise _broken(path, f"{name} must be a row of whole numbers, found {kind} of shape {shape}")
+    row: np.ndarray = file.get_tensor(name).astype(np.int64)
+    return row
 
 
 def _facts(path: str | Path, file: Any) -> dict[str, Any]:

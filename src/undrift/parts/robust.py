@@ -13,13 +13,17 @@ from undrift.stats import coordinate_mean, square_distances
 class Krum(Part):
     """Keeps the m updates that lie closest to their neighbours and takes their plain mean.
 
-    f   number of bad clients to withstand    m   updates to keep; m > 1 is Multi-Krum
+    f   bad clients to withstand in a round   m   updates to keep; m > 1 is Multi-Krum
+
+    f belongs to the cohort, not to all clients: with r updates, 2f + 2 < r is needed, and no cohort
+    may have more than f bad clients in it. Samplers that draw too few are refused.
 
     An update's score is the sum of its r−f−2 (at least 1) smallest squared distances to the others
     of the round's r updates; the m lowest scores are kept, ties by position.
 
     Cost: none to clients; the server holds all updates of a round and compares all pairs.
-    Deviations: if fewer than m clients deliver, all are kept.
+    Deviations: if fewer than m clients deliver, all are kept; rounds in which 2f + 2 or fewer do,
+    as others drop out, go on without the promise.
     Reference: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
     """
 
@@ -28,6 +32,10 @@ class Krum(Part):
 
     rank = 1
     holistic = True
+
+    @property
+    def quorum(self) -> int:
+        return 2 * self.f + 3
 
     def reweigh(self, s: Struct, ups: Sequence[Struct], w: Vector) -> Vector:
         r = len(ups)

@@ -13,8 +13,18 @@ from undrift.data.sources.texts import ClassifiedTexts, Documents
 from undrift.data.text import table
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
-TRAIN = File("train.csv", ADDRESS + "train.csv", md5="b1a00f826fdfbd249f79597b59e1dc12")
-TEST = File("test.csv", ADDRESS + "test.csv", md5="d52ea96a97a2d943681189a97654912d")
+TRAIN = File(
+    "train.csv",
+    ADDRESS + "train.csv",
+    sha256="76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e",
+    md5="b1a00f826fdfbd249f79597b59e1dc12",
+)
+TEST = File(
+    "test.csv",
+    ADDRESS + "test.csv",
+    sha256="521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699",
+    md5="d52ea96a97a2d943681189a97654912d",
+)
 CLASSES = ("1", "2", "3", "4")
 
 

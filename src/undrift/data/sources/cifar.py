@@ -21,6 +21,8 @@ from undrift.data.transforms import Chain, FlipAndCrop, Normalise
 HOME = "https://cave.cs.toronto.edu/kriz"
 PIXELS = 3 * 32 * 32
 PUBLISHED = (50_000, 10_000)
+LIMIT = sum(PUBLISHED) * (PIXELS + 256)
+"""The most bytes of an archive's files together; an image has some 30 beside its pixels."""
 
 Table = tuple[np.ndarray, np.ndarray]
 """Images, and a column for each kind of label."""
@@ -87,7 +89,8 @@ class Cifar(ImageSet):
     ) -> tuple[Table, Table]:
         everything = [*wanted[0], *wanted[1]]
         content = {
-            name: read(data, f"{archive}, {name}") for name, data in tar_files(archive, everything)
+            name: read(data, f"{archive}, {name}")
+            for name, data in tar_files(archive, everything, LIMIT)
         }
         lost = [name for name in everything if name not in content]
         if lost:
@@ -141,6 +144,7 @@ class CIFAR10(Cifar):
         File(
             "cifar-10-python.tar.gz",
             f"{HOME}/cifar-10-python.tar.gz",
+            sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
             md5="c58f30108f718f92721af3b95e74349a",
             size=170_498_071,
         ),
@@ -177,6 +181,7 @@ class CIFAR100(Cifar):
         File(
             "cifar-100-python.tar.gz",
             f"{HOME}/cifar-100-python.tar.gz",
+            sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
             md5="eb9058c3a382ffc7106e4002c42a8d85",
             size=169_001_437,
         ),

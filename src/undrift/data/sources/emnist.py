@@ -32,6 +32,7 @@ SPLITS = {
 PACKED = File(
     "gzip.zip",
     "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
+    sha256="fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
     md5="58c8d27c78d21e728a6bc7b3cc06412e",
     size=561_753_746,
 )
@@ -84,15 +85,16 @@ class EMNIST(ImageSet):
     def _arrays(self) -> list[np.ndarray]:
         """Images and labels as they are stored."""
         names, unpacked = self.instead(PACKED)
+        limit = sum(SPLITS[self.split].published) * 28 * 28
         for some in (names, unpacked):
             paths = find(self.folder, some, self.layouts)
             if paths:
-                return [read_idx(path) for path in paths.values()]
+                return [read_idx(path, limit) for path in paths.values()]
         packed = locate(self.folder, self.files, self.layouts)[PACKED.name]
         arrays = []
         for name in names:
             with zip_member(packed, f"gzip/{name}") as (file, size):
-                arrays.append(idx(file, size, f"{packed}, {name}"))
+                arrays.append(idx(file, size, f"{packed}, {name}", limit))
         return arrays
 
     def _labelled(self, images: np.ndarray, labels: np.ndarray) -> Labelled:
