@@ -1,11 +1,15 @@
 """The command line: the main job end to end, and one clear sentence for every mistake."""
 
+import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from undrift.cli import main
+from tests.report.directory import make_run
+from undrift.cli import COMMANDS, application, main
 
 QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
 
@@ -135,3 +139,40 @@ def test_a_diverging_run_ends_with_a_verdict(tmp_path: Path) -> None:
     verdicts = json.loads((out / "verdicts.json").read_text())
     assert {verdict["algorithm"] for verdict in verdicts} == {"FedAvg()", "FedProx(mu=0.01)"}
     assert all(verdict["reason"] for verdict in verdicts)
+
+
+def test_only_what_trains_loads_torch(tmp_path: Path) -> None:
+    run = str(make_run(tmp_path / "runs" / "run"))
+    lines = [
+        *(["--help"], ["--version"], ["comparr"], ["--hlep"]),
+        *([command, "--help"] for command in COMMANDS),
+        *(["list", kind] for kind in ("algorithms", "data", "models", "partitions", "samplers")),
+        *(["ls", str(tmp_path / "runs")], ["show", run], ["diff", run, run], ["cite", run]),
+        *(["data", "list"], ["data", "where", "mnist"]),
+        *(["compare", "fedavg", "--lrr", "1"], ["compare", "adabezt"], ["cost", "adabezt"]),
+        *(["compare", "fedavg", f"--{kind}", "no"] for kind in ("data", "model", "partition")),
+        *(["compare", "fedavg", "--dry-run"], ["run", "no.toml"]),
+        *(["show", "no"], ["resume", "no"], ["watch", "no", "--port", "-1"]),
+    ]
+    script = """if True:
+        import json, sys
+        from undrift.cli import main
+        for line in json.load(sys.stdin):
+            try:
+                main(line)
+            except SystemExit as end:
+                assert end.code in (None, 0, 2), (line, end.code)
+            assert "torch" not in sys.modules, line
+        """
+    asked = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True
+    )
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_the_list_of_commands_has_the_first_sentences_of_their_help() -> None:
+    app = application()
+    for name, (_, summary) in COMMANDS.items():
+        made = app[name]
+        text = inspect.getdoc(made.default_command) if made.default_command else made.help
+        assert (text or "").split("\n\n")[0].replace("\n", " ") == summary

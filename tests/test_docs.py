@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import undrift
-from undrift.cli import app
+from undrift.cli import application
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -43,6 +43,7 @@ def test_code_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
 def test_commands_exist(page: str) -> None:
+    app = application()
     for command, *arguments in commands(page):
         match command.rpartition("/")[2]:
             case "undrift":

@@ -8,11 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from undrift.batches import Local
 from undrift.commands.running import Options, run
 from undrift.config import UndriftError
-from undrift.experiment import Experiment
-from undrift.settings import read_change
 
 
 def compare(
@@ -94,6 +91,9 @@ def compare(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
+    from undrift.batches import Local
+    from undrift.experiment import Experiment
+
     if seeds < 1:
         raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")
     texts: dict[str, Any] = {
@@ -157,6 +157,9 @@ def run_file(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
+    from undrift.experiment import Experiment
+    from undrift.settings import read_change
+
     experiment = Experiment.from_toml(file, dict(map(read_change, set_)), flag="--set ")
     if dry_run:
         sys.stdout.write(experiment.to_toml())

@@ -14,7 +14,6 @@ from rich.progress import track
 from undrift.commands.running import Options, this_command
 from undrift.commands.running import run as go
 from undrift.data.fetch import use_data_dir
-from undrift.fork import forked, plant
 from undrift.identity import last_data_dir
 from undrift.interrupt import terminable
 
@@ -56,6 +55,8 @@ def fork(
     out
         Folder for the results and the report; runs/HASH if not given.
     """
+    from undrift.fork import forked, plant
+
     options = replace(options, data_dir=options.data_dir or last_data_dir(run))
     use_data_dir(options.data_dir)
     experiment = forked(run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh)

@@ -10,22 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import torch
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
-from undrift.cost import RoundCost
-from undrift.data.fetch import use_data_dir
-from undrift.experiment import Experiment
-from undrift.local import Trainer
-from undrift.metrics import Meter
-from undrift.native.recorded import Recorded
-from undrift.rounds import rounds as play
-from undrift.task import Task
+from undrift.later import Tensor, torch
+
+if TYPE_CHECKING:
+    from undrift.local import Trainer
+    from undrift.task import Task
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -79,6 +74,12 @@ def profile(
     json_
         Print one JSON object instead of tables.
     """
+    from undrift.cost import RoundCost
+    from undrift.data.fetch import use_data_dir
+    from undrift.experiment import Experiment
+    from undrift.metrics import Meter
+    from undrift.rounds import rounds as play
+
     use_data_dir(data_dir)
     torch.set_num_threads(1)
     experiment = Experiment.from_toml(file)
@@ -122,6 +123,8 @@ class Alone:
     """One worker, in the calling thread, so that nothing happens unseen."""
 
     def __init__(self, task: Task) -> None:
+        from undrift.native.recorded import Recorded
+
         self.trainer = Recorded(task.replica())
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:

@@ -16,9 +16,9 @@ from torch import Tensor
 from undrift import native
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
+from undrift.keyed import Keyed
 from undrift.local import Trainer
 from undrift.native.recorded import Recorded
-from undrift.rng import Keyed
 from undrift.task import Task
 
 A = TypeVar("A")
