@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
 from undrift import __version__
 from undrift.config import UndriftError
+from undrift.lock import NO_ROOM
 
 COMMANDS = {
     "demo": (
@@ -90,15 +96,38 @@ def application(load: Collection[str] = COMMANDS.keys()) -> App:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
+    _mend_streams()
     given = sys.argv[1:] if arguments is None else arguments
     try:
         command = [one for one in given if not one.startswith("-")][:1]
         application(command)(given, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
     except (UndriftError, CycloptsError) as error:
-        sys.stderr.write(f"undrift: {error}\n")
-        sys.exit(2)
+        _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read what we print has enough, such as `head`
+    except OSError as error:
+        if error.filename is not None or error.errno not in (*NO_ROOM, errno.EIO, errno.EPIPE):
+            raise  # of something else than what we print to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        if isinstance(error, BrokenPipeError):  # who read it has enough, such as `head`
+            sys.exit(141)
+        _fail(
+            f"the output cannot be written: {error.strerror}; `undrift resume` goes on with a run"
+        )
+
+
+def _mend_streams() -> None:
+    """Let nothing end a run for being shown: neither a sign that a stream lacks, nor no stream."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _fail(message: str) -> NoReturn:
+    with suppress(OSError):
+        sys.stderr.write(f"undrift: {message}\n")
+    sys.exit(2)

@@ -57,7 +57,7 @@ def cost(
         tables = [table(kind, convention) for kind in TABLES]
         data = [dataclasses.asdict(one) for one in tables]
     if json_:
-        sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(data, indent=1) + "\n")
     elif markdown_:
         sys.stdout.write("\n\n".join(in_markdown(one) for one in tables) + "\n")
     else:
