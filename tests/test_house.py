@@ -13,7 +13,7 @@ ALGORITHMS = [p for p in (PACKAGE / "algorithms").glob("*.py") if p.name != "__i
 
 
 def imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     found |= {
         name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
@@ -23,7 +23,7 @@ def imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=lambda path: path.stem)
 def test_an_algorithm_is_short_and_knows_only_the_contract(path: Path) -> None:
-    assert len(path.read_text().splitlines()) < 100
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 100
     ours = {name for name in imports(path) if name.startswith("undrift")}
     assert ours <= {"undrift.core", "undrift.optim", "undrift.stats"}
     assert imports(path) - ours <= {"__future__", "dataclasses", "collections.abc"}

@@ -39,15 +39,13 @@ def list_(
     json_
         Print JSON.
     """
-    module, attribute = KINDS[kind]
-    known: Mapping[str, Any] = getattr(import_module(module), attribute)
     rows = [
         {
             "name": name,
             "parameters": _signature(made),
             "about": (inspect.getdoc(made) or "").split("\n")[0],
         }
-        for name, made in known.items()
+        for name, made in known(kind).items()
     ]
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
@@ -58,6 +56,13 @@ def list_(
     for row in rows:
         table.add_row(f"[bold]{row['name']}[/]", row["parameters"], row["about"])
     Console().print(table)
+
+
+def known(kind: str) -> Mapping[str, Any]:
+    """All there is of a kind, by name."""
+    module, attribute = KINDS[kind]
+    found: Mapping[str, Any] = getattr(import_module(module), attribute)
+    return found
 
 
 def _signature(made: Any) -> str:
