@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from undrift.choices import Convention
+from undrift.commands.whole import Whole
 from undrift.config import UndriftError
 from undrift.names import algorithm
 
@@ -19,7 +20,7 @@ def cost(
     *algorithms: Annotated[
         str, Parameter(help="Algorithms, such as adabest or 'FedGLAD(fedadam)'.")
     ],
-    parameters: int | None = None,
+    parameters: Whole | None = None,
     convention: Convention = "paper",
     json_: Annotated[bool, Parameter("--json")] = False,
     markdown_: Annotated[bool, Parameter("--markdown")] = False,

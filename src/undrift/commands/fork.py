@@ -13,6 +13,7 @@ from rich.progress import track
 
 from undrift.commands.running import Options, this_command
 from undrift.commands.running import run as go
+from undrift.commands.whole import Whole
 from undrift.data.fetch import use_data_dir
 from undrift.identity import last_data_dir
 from undrift.interrupt import terminable
@@ -22,10 +23,10 @@ def fork(
     run: Path,
     /,
     *,
-    at: int,
+    at: Whole,
     algorithm: Annotated[list[str], Parameter(negative="", consume_multiple=True)],
     source: str | None = None,
-    rounds: int | None = None,
+    rounds: Whole | None = None,
     fresh: bool = False,
     out: Path | None = None,
     options: Options = Options(),

@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
+from undrift.commands.whole import Whole
 from undrift.later import Tensor, torch
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ OTHER = "everything else"
 def profile(
     file: Path,
     *,
-    rounds: int = 10,
+    rounds: Whole = 10,
     data_dir: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from undrift.choices import SAVE_EVERY, EngineName
 from undrift.commands.progress import show_progress
+from undrift.commands.whole import Whole
 from undrift.interrupt import Terminated, terminable
 from undrift.trackers import Trackers
 
@@ -33,7 +34,7 @@ class Options:
     """Folder with the data set's files, if you have them already; they are downloaded else."""
     engine: EngineName = "auto"
     """Where clients run: compiled, threads, sequential, or auto for the fastest of them."""
-    workers: int | None = None
+    workers: Whole | None = None
     """Clients that run side by side; one for each core if not given."""
     save_every: float = SAVE_EVERY
     """Seconds between two checkpoints; a crash costs no more than that."""

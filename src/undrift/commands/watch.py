@@ -10,6 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from undrift.commands.whole import Whole
 from undrift.config import UndriftError
 from undrift.report import require_extras
 
@@ -17,7 +18,7 @@ from undrift.report import require_extras
 def watch(
     folder: Path = Path("runs"),
     *,
-    port: int = 8765,
+    port: Whole = 8765,
     host: str = "127.0.0.1",
     open_: Annotated[bool, Parameter("--open", negative="")] = False,
 ) -> None:
