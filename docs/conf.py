@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 import undrift
 from undrift import algorithms, parts
 from undrift.check import LAWS
-from undrift.cli import app as command_line
+from undrift.cli import application
 from undrift.data.partition import PARTITIONS
 from undrift.data.sources import SOURCES
 from undrift.models import MODELS
@@ -88,7 +88,7 @@ KINDS: dict[str, Any] = {
 def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Let pages list what there is."""
     if page == "reference/commands":
-        _, *commands = re.split(r"^(?=## undrift )", command_line.generate_docs(), flags=re.M)
+        _, *commands = re.split(r"^(?=## undrift )", application().generate_docs(), flags=re.M)
         source[0] += re.sub(r"^Example: (.+?)\n\n", example, "".join(commands), flags=re.M | re.S)
     elif page.startswith("reference/") or page == "howto/index":
         source[0] = app.builder.templates.render_string(source[0], KINDS)

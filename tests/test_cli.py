@@ -1,11 +1,18 @@
 """The command line: the main job end to end, and one clear sentence for every mistake."""
 
+import inspect
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from undrift.cli import main
+from tests.report.directory import make_run
+from undrift.cli import COMMANDS, application, main
+from undrift.identity import stored_experiment
+from undrift.runner import run
 
 QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
 
@@ -76,6 +83,9 @@ def test_algorithms_see_the_same_cohorts(
         (["fedavg", "--lr", "fast"], "lr"),
         (["fedavg", "--epochs", "2", "--steps", "3"], "epochs or steps, not both"),
         (["fedavg", "--rounds", "0"], "rounds must be a whole number >= 1"),
+        (["fedavg", "--rounds", "1.5"], "--rounds: must be a whole number, not '1.5'"),
+        (["fedavg", "--steps", "2.0"], "--steps: must be a whole number, not '2.0'"),
+        (["fedavg", "--workers", "1e1"], "--workers: must be a whole number, not '1e1'"),
         (["fedavg", "--seeds", "0"], "seeds"),
         (["fedavg", "--batching", "magic"], "must be one of 'bootstrap'"),
         (["fedavg", "--dropout", "2"], "dropout must be a number"),
@@ -135,3 +145,78 @@ def test_a_diverging_run_ends_with_a_verdict(tmp_path: Path) -> None:
     verdicts = json.loads((out / "verdicts.json").read_text())
     assert {verdict["algorithm"] for verdict in verdicts} == {"FedAvg()", "FedProx(mu=0.01)"}
     assert all(verdict["reason"] for verdict in verdicts)
+
+
+def test_only_what_trains_loads_torch(tmp_path: Path) -> None:
+    one = str(make_run(tmp_path / "runs" / "one"))
+    lines = [
+        *(["--help"], ["--version"], ["comparr"], ["--hlep"]),
+        *([command, "--help"] for command in COMMANDS),
+        *(["list", kind] for kind in ("algorithms", "data", "models", "partitions", "samplers")),
+        *(["ls", str(tmp_path / "runs")], ["show", one], ["diff", one, one], ["cite", one]),
+        *(["data", "list"], ["data", "where", "mnist"]),
+        *(["compare", "fedavg", "--lrr", "1"], ["compare", "adabezt"], ["cost", "adabezt"]),
+        *(["compare", "fedavg", f"--{kind}", "no"] for kind in ("data", "model", "partition")),
+        *(["compare", "fedavg", "--dry-run"], ["run", "no.toml"]),
+        *(["show", "no"], ["resume", "no"], ["watch", "no", "--port", "-1"]),
+    ]
+    script = """if True:
+        import json, sys
+        from undrift.cli import main
+        for line in json.load(sys.stdin):
+            try:
+                main(line)
+            except SystemExit as end:
+                assert end.code in (None, 0, 2), (line, end.code)
+            assert "torch" not in sys.modules, line
+        """
+    asked = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True
+    )
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_the_list_of_commands_has_the_first_sentences_of_their_help() -> None:
+    app = application()
+    for name, (_, summary) in COMMANDS.items():
+        made = app[name]
+        text = inspect.getdoc(made.default_command) if made.default_command else made.help
+        assert (text or "").split("\n\n")[0].replace("\n", " ") == summary
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp437", "ascii"])
+def test_signs_that_a_stream_lacks_become_question_marks(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    main(["list", "algorithms"])
+    assert b"? 1/max(||?_k ? mean ?||, 1e-12)" in written.getvalue()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+def test_a_full_output_is_one_sentence_and_the_run_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    for arguments in (
+        ["compare", "fedavg", *QUICK, "--model", "Linear()", "--json", "--out", str(out)],
+        ["list", "samplers"],
+        ["list", "samplers", "--json"],
+    ):
+        with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full)
+            with pytest.raises(SystemExit) as exit:
+                main(arguments)
+        said = capsys.readouterr().err
+        assert exit.value.code == 2
+        assert "cannot be written: No space left on device" in said
+        assert len(said.splitlines()) == 1
+    *_, last = run(stored_experiment(out), out)
+    assert (last.kind, last.round, last.note) == ("end", 4, None)
+
+
+def test_a_closed_output_is_none_to_complain_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    main(["list", "samplers", "--json"])
+    sys.stdout.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import undrift
-from undrift.cli import app
+from undrift.cli import application
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -20,7 +20,7 @@ TARGETS = re.compile(r"^([\w-]+):", flags=re.MULTILINE)
 
 
 def blocks(page: str, language: str) -> list[str]:
-    text = (DOCS / page).read_text()
+    text = (DOCS / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -43,12 +43,15 @@ def test_code_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
 def test_commands_exist(page: str) -> None:
+    app = application()
     for command, *arguments in commands(page):
         match command.rpartition("/")[2]:
             case "undrift":
                 app.parse_args(arguments, exit_on_error=False, print_error=False)
             case "make":
-                assert arguments[0] in TARGETS.findall((ROOT / "Makefile").read_text())
+                assert arguments[0] in TARGETS.findall(
+                    (ROOT / "Makefile").read_text(encoding="utf-8")
+                )
             case "python" if arguments[0] == "-m":
                 assert find_spec(arguments[1])
             case "python":
@@ -59,7 +62,7 @@ def test_commands_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (DOCS / page).read_text()):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (DOCS / page).read_text(encoding="utf-8")):
         assert "://" in target or (DOCS / page).parent.joinpath(target).exists(), target
 
 
@@ -69,8 +72,8 @@ def test_the_site_is_complete_and_needs_nothing_from_outside(tmp_path: Path) -> 
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(DOCS), str(tmp_path)]
     subprocess.run(build, check=True)
     pages = list(tmp_path.rglob("*.html"))
-    text = "".join(page.read_text() for page in pages)
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert not [name for name in undrift.__all__ if f'id="undrift.{name}"' not in text]
     assert not OUTSIDE.findall(text)
-    styles = "".join(path.read_text() for path in tmp_path.rglob("*.css"))
+    styles = "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.css"))
     assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", styles)

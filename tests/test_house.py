@@ -1,6 +1,7 @@
 """Rules of the house that a reader relies on."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ ALGORITHMS = [p for p in (PACKAGE / "algorithms").glob("*.py") if p.name != "__i
 
 
 def imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     found |= {
         name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
@@ -22,7 +23,7 @@ def imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=lambda path: path.stem)
 def test_an_algorithm_is_short_and_knows_only_the_contract(path: Path) -> None:
-    assert len(path.read_text().splitlines()) < 100
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 100
     ours = {name for name in imports(path) if name.startswith("undrift")}
     assert ours <= {"undrift.core", "undrift.optim", "undrift.stats"}
     assert imports(path) - ours <= {"__future__", "dataclasses", "collections.abc"}
@@ -30,3 +31,9 @@ def test_an_algorithm_is_short_and_knows_only_the_contract(path: Path) -> None:
 
 def test_the_public_names_exist() -> None:
     assert all(hasattr(undrift, name) for name in undrift.__all__)
+
+
+def test_functions_are_not_hidden_by_the_modules_of_their_name() -> None:
+    for name in ("rounds", "replay"):
+        module = importlib.import_module(f"undrift.{name}")
+        assert getattr(undrift, name) is getattr(module, name)

@@ -18,8 +18,7 @@ from undrift.config import UndriftError
 from undrift.cost import forward_flops
 from undrift.data.federated import FederatedData
 from undrift.models import MODELS, Model, Shape
-from undrift.models.images import ChannelsLast
-from undrift.models.resnet import Padded
+from undrift.models.layers import ChannelsLast, Padded
 from undrift.parsing import parse
 from undrift.rounds import rounds
 from undrift.sampling import Uniform

@@ -15,7 +15,9 @@ COSTS += " MimeLite(Adam()) Mime(Adam()) fedglad"
 
 
 def blocks(path: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), flags=re.DOTALL)
+    return re.findall(
+        r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), flags=re.DOTALL
+    )
 
 
 def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +39,7 @@ def test_examples_in_the_documentation(page: str, capsys: pytest.CaptureFixture[
 def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
     main(["cost", *COSTS.split(), "--markdown"])
     made = capsys.readouterr().out.split("\n\n")[1].strip()
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.search(r"<!-- cost table.*?-->\n(.*?)\n<!-- end", readme, flags=re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == made
@@ -54,5 +56,5 @@ def test_the_example_file_is_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_demo_table(tmp_path: Path) -> None:
     main(["demo", "--out", str(tmp_path)])
-    made = (tmp_path / "table.md").read_text().split("\n\n")[0]
-    assert made in (ROOT / "README.md").read_text()
+    made = (tmp_path / "table.md").read_text(encoding="utf-8").split("\n\n")[0]
+    assert made in (ROOT / "README.md").read_text(encoding="utf-8")

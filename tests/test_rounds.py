@@ -175,6 +175,12 @@ def test_dropout_is_a_probability(rate: float) -> None:
         run("fedavg", dropout=rate)
 
 
+@pytest.mark.parametrize("total", [2.5, 0, -1, True])
+def test_rounds_are_counted_in_whole_numbers(total: Any) -> None:
+    with pytest.raises(UndriftError, match=f"total={total}: must be a whole number >= 1"):
+        run("fedavg", total=total)
+
+
 def test_a_client_without_samples_is_reported() -> None:
     history = run("fedavg", pairs=clients((4, 0, 5)), total=1)
     assert history[0].dropped == {1: "no samples"}

@@ -14,7 +14,7 @@ import pytest
 from tests.report.directory import ACCURACY, A, B, make_run
 from undrift.cite import ENTRIES, WORKS, cite
 from undrift.cli import main
-from undrift.commands.listing import KINDS
+from undrift.commands.listing import KINDS, known
 
 Shown = pytest.CaptureFixture[str]
 
@@ -226,7 +226,7 @@ def test_cite(tmp_path: Path, capsys: Shown) -> None:
 
 def documented() -> dict[str, str]:
     """Class → the reference in its docstring, for all that can be named."""
-    made = {m.__name__: inspect.unwrap(m) for kind in KINDS.values() for m in kind.values()}
+    made = {m.__name__: inspect.unwrap(m) for kind in KINDS for m in known(kind).values()}
     found = {
         name: re.search(r"(?i)references?: (.*)", one.__doc__ or "", re.DOTALL)
         for name, one in made.items()

@@ -353,5 +353,7 @@ def test_examples_can_be_run_without_their_data(
     text = shown(capsys, "run", str(path))
     (tmp_path / "again.toml").write_text(text)
     assert shown(capsys, "run", str(tmp_path / "again.toml")) == text
-    comments = itertools.takewhile(lambda line: line[0] == "#", path.read_text().splitlines())
+    comments = itertools.takewhile(
+        lambda line: line[0] == "#", path.read_text(encoding="utf-8").splitlines()
+    )
     assert len(list(comments)) >= 1

@@ -12,54 +12,32 @@ check_algorithm  laws that every algorithm obeys, ours and yours
 __version__ = "0.1.0"
 
 import os
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # undrift.arithmetic says why
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from undrift.algorithms import (
-    MFL,
-    SCAFFOLD,
-    AdaBest,
-    FedAvg,
-    FedDyn,
-    FedGBO,
-    FedNova,
-    FedProx,
-    Mime,
-    MimeLite,
-    SCAFFOLDm,
-)
-from undrift.batches import Local
-from undrift.config import UndriftError
-from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
-from undrift.data import FederatedData
-from undrift.names import algorithm
-from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
-from undrift.parts import (
-    IDA,
-    Clip,
-    FedAdagrad,
-    FedAdam,
-    FedAvgM,
-    FedGLAD,
-    FedRMSProp,
-    FedYogi,
-    Krum,
-    LocalOpt,
-    Median,
-    Prox,
-    ServerOpt,
-    TrimmedMean,
-)
-from undrift.replay import Plan, Snapshot, replay
-from undrift.rounds import Round, State, rounds
-from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
-from undrift.task import Task
-
 if TYPE_CHECKING:
+    from undrift.algorithms import (
+        MFL,
+        SCAFFOLD,
+        AdaBest,
+        FedAvg,
+        FedDyn,
+        FedGBO,
+        FedNova,
+        FedProx,
+        Mime,
+        MimeLite,
+        SCAFFOLDm,
+    )
+    from undrift.batches import Local
     from undrift.check import LAWS, LawBroken, check_algorithm
+    from undrift.config import UndriftError
+    from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
+    from undrift.data import FederatedData
     from undrift.data.partition import (
         IID,
         Dirichlet,
@@ -73,10 +51,40 @@ if TYPE_CHECKING:
     from undrift.data.sources import Digits, Synthetic
     from undrift.experiment import Experiment
     from undrift.history import History
+    from undrift.names import algorithm
+    from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
+    from undrift.parts import (
+        IDA,
+        Clip,
+        FedAdagrad,
+        FedAdam,
+        FedAvgM,
+        FedGLAD,
+        FedRMSProp,
+        FedYogi,
+        Krum,
+        LocalOpt,
+        Median,
+        Prox,
+        ServerOpt,
+        TrimmedMean,
+    )
+    from undrift.replay import Plan, Snapshot, replay
+    from undrift.rounds import Round, State, rounds
     from undrift.runner import Event, run
+    from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+    from undrift.task import Task
 
 _LATER = {
+    "undrift.algorithms": (
+        *("MFL", "SCAFFOLD", "AdaBest", "FedAvg", "FedDyn", "FedGBO", "FedNova", "FedProx"),
+        *("Mime", "MimeLite", "SCAFFOLDm"),
+    ),
+    "undrift.batches": ("Local",),
     "undrift.check": ("LAWS", "LawBroken", "check_algorithm"),
+    "undrift.config": ("UndriftError",),
+    "undrift.core": ("Algorithm", "Client", "Part", "RoundFacts", "Struct"),
+    "undrift.data": ("FederatedData",),
     "undrift.data.partition": (
         *("IID", "Dirichlet", "DirichletTotal", "Natural", "Pachinko", "Saved", "Shards"),
         "federate",
@@ -84,9 +92,19 @@ _LATER = {
     "undrift.data.sources": ("Digits", "Synthetic"),
     "undrift.experiment": ("Experiment",),
     "undrift.history": ("History",),
+    "undrift.names": ("algorithm",),
+    "undrift.optim": ("SGD", "Adagrad", "Adam", "HeavyBall", "Plateau", "RMSProp", "SGDm", "Yogi"),
+    "undrift.parts": (
+        *("IDA", "Clip", "FedAdagrad", "FedAdam", "FedAvgM", "FedGLAD", "FedRMSProp", "FedYogi"),
+        *("Krum", "LocalOpt", "Median", "Prox", "ServerOpt", "TrimmedMean"),
+    ),
+    "undrift.replay": ("Plan", "Snapshot", "replay"),
+    "undrift.rounds": ("Round", "State", "rounds"),
     "undrift.runner": ("Event", "run"),
+    "undrift.sampling": ("MD", "AdaFL", "Bernoulli", "Explicit", "RoundRobin", "Uniform"),
+    "undrift.task": ("Task",),
 }
-"""what is imported when it is first asked for, so that `import undrift` is quick"""
+"""what is imported when it is first asked for, so that the command line answers at once"""
 
 
 def __getattr__(name: str) -> Any:
@@ -99,6 +117,16 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
+
+class _Package(ModuleType):
+    """Keeps `undrift.rounds` and `undrift.replay` the functions, once their modules are loaded."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "IDA",

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift import __version__
+from undrift.later import Tensor, torch
 
 ALIGNMENT = 64
 """bytes, as torch allocates"""

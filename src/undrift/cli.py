@@ -2,64 +2,136 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
+from collections.abc import Collection
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError
-from rich.console import Console
 
 from undrift import __version__
-from undrift.commands.cite import cite
-from undrift.commands.compare import compare, demo, run_file
-from undrift.commands.cost import cost
-from undrift.commands.data import data_app
-from undrift.commands.diff import diff
-from undrift.commands.fork import fork
-from undrift.commands.listing import list_
-from undrift.commands.partition import partition_app
-from undrift.commands.profile import profile
-from undrift.commands.report import report
-from undrift.commands.resume import resume
-from undrift.commands.show import ls, show
-from undrift.commands.verify import verify
-from undrift.commands.watch import watch
 from undrift.config import UndriftError
+from undrift.lock import NO_ROOM
 
-app = App(
-    name="undrift",
-    help="Federated optimisation under client drift: compare optimisers, see what they cost.",
-    version=__version__,
-    result_action="return_none",
-)
-app.command(demo)
-app.command(compare)
-app.command(run_file, name="run")
-app.command(resume)
-app.command(fork)
-app.command(verify)
-app.command(report)
-app.command(watch)
-app.command(ls)
-app.command(show)
-app.command(diff)
-app.command(cite)
-app.command(profile)
-app.command(cost)
-app.command(data_app)
-app.command(partition_app)
-app.command(list_, name="list")
+COMMANDS = {
+    "demo": (
+        "compare:demo",
+        "Compare six optimisers on handwritten digits with strongly skewed clients; "
+        "about a minute.",
+    ),
+    "compare": (
+        "compare:compare",
+        "Compare algorithms on the same partitions, cohorts and batches.",
+    ),
+    "run": ("compare:run_file", "Run the experiment in a TOML file."),
+    "resume": (
+        "resume:resume",
+        "Go on with a run that was interrupted, from its last checkpoint.",
+    ),
+    "fork": (
+        "fork:fork",
+        "Start a new run from the state that another one had after a round.",
+    ),
+    "verify": (
+        "verify:verify",
+        "Check that nothing in runs was damaged: settings, rows, verdicts, models and checkpoints.",
+    ),
+    "report": (
+        "report:report",
+        "Make one page, figures and tables of one or several run directories.",
+    ),
+    "watch": (
+        "watch:watch",
+        "Show the runs in a folder on a local page that keeps up with them. Ctrl-C ends it.",
+    ),
+    "ls": ("show:ls", "List the runs in a folder, the latest first."),
+    "show": (
+        "show:show",
+        "Show a run: settings, progress, the last evaluation, verdicts, and where its files are.",
+    ),
+    "diff": (
+        "diff:diff",
+        "Compare two runs: their settings, and where their results begin to differ.",
+    ),
+    "cite": (
+        "cite:cite",
+        "Print BibTeX of undrift and of all that a run used: algorithms, parts, data, model.",
+    ),
+    "profile": ("profile:profile", "Show where the time of an experiment's rounds goes."),
+    "cost": (
+        "cost:cost",
+        "Show what algorithms cost; without any, the cost tables of the AdaBest and FedGBO papers.",
+    ),
+    "data": ("data:data_app", "Show, fetch and find data sets."),
+    "partition": ("partition:partition_app", "See, save and share partitions."),
+    "list": (
+        "listing:list_",
+        "List algorithms (with their parts and optimisers), data sets, models, partitions or "
+        "samplers.",
+    ),
+}
+"""where each command is in `undrift.commands`, and the first sentence of its help"""
+
+
+def application(load: Collection[str] = COMMANDS.keys()) -> App:
+    """The command line, with the code of some of its commands; of the others it knows the name.
+
+    To load all takes a second or more.
+    """
+    app = App(
+        name="undrift",
+        help="Federated optimisation under client drift: compare optimisers, see what they cost.",
+        version=__version__,
+        result_action="return_none",
+    )
+    for name, (place, summary) in COMMANDS.items():
+        module, _, attribute = place.partition(":")
+        if name in load:
+            app.command(getattr(import_module(f"undrift.commands.{module}"), attribute), name=name)
+        else:
+            app.command(App(name=name, help=summary))
+    return app
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
+    _mend_streams()
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        command = [one for one in given if not one.startswith("-")][:1]
+        application(command)(given, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
     except (UndriftError, CycloptsError) as error:
-        console = Console(stderr=True, highlight=False, markup=False)
-        console.print(f"undrift: {error}", soft_wrap=True)
-        sys.exit(2)
+        _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read what we print has enough, such as `head`
+    except OSError as error:
+        if error.filename is not None or error.errno not in (*NO_ROOM, errno.EIO, errno.EPIPE):
+            raise  # of something else than what we print to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        if isinstance(error, BrokenPipeError):  # who read it has enough, such as `head`
+            sys.exit(141)
+        _fail(
+            f"the output cannot be written: {error.strerror}; `undrift resume` goes on with a run"
+        )
+
+
+def _mend_streams() -> None:
+    """Let nothing end a run for being shown: neither a sign that a stream lacks, nor no stream."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _fail(message: str) -> NoReturn:
+    with suppress(OSError):
+        sys.stderr.write(f"undrift: {message}\n")
+    sys.exit(2)

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from undrift import models
 from undrift.algorithms import MFL, SCAFFOLD, AdaBest, FedAvg, FedDyn, FedGBO, MimeLite, SCAFFOLDm
+from undrift.choices import Convention
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
 from undrift.cost import Terms, add, client_work, formula, messages, server_work, vector_work
@@ -26,9 +27,6 @@ from undrift.optim import Adam, Optimiser, RMSProp, SGDm
 from undrift.parts import ServerOpt
 
 Row = dict[str, str | float]
-
-Convention = Literal["paper", "prose", "exact_ops"]
-"""How FedGBO's local steps are counted: as its Table 9, as the text beside it, or as they are."""
 
 
 LEGEND = (

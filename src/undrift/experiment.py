@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from undrift.batches import Local
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
@@ -19,17 +18,18 @@ from undrift.data.federated import FederatedData
 from undrift.data.partition import Partition, federate
 from undrift.data.source import DataSet, Source
 from undrift.data.text import Sequences
-from undrift.engines import Engine
-from undrift.leg import Leg
+from undrift.later import torch
 from undrift.models import Model
 from undrift.names import algorithm
 from undrift.origin import Origin
 from undrift.parsing import parse
-from undrift.rng import Keyed, stream, torch_stream
-from undrift.rounds import require_quorum
+from undrift.rng import stream, torch_stream
 from undrift.sampling import FixedSize, Sampler, Urn
 from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write
-from undrift.task import Task, suitable_loss
+
+if TYPE_CHECKING:
+    from undrift.engines import Engine
+    from undrift.task import Task
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ class Experiment(Config):
 
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
+        from undrift.task import Task, suitable_loss
+
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
         shape = tuple(data.example.shape[1:])
@@ -149,6 +151,9 @@ class Experiment(Config):
 
     def check(self) -> tuple[Task, FederatedData]:
         """Refuse what cannot work before anything runs; the first seed's task and data."""
+        from undrift.keyed import Keyed
+        from undrift.rounds import require_quorum
+
         for made in self.algorithms:
             require_quorum(made, self.sampler)
         task, data = self.prepare(self.seeds[0])
@@ -176,6 +181,8 @@ class Experiment(Config):
         `engine` is where it runs, and no part of the experiment; the fastest if not given.
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
+        from undrift.leg import Leg
+
         leg = Leg(self, made, seed, task, data, engine)
         for _, row in leg.follow(leg.start()):
             if row:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from undrift import __version__
 from undrift.config import UndriftError, shortened
@@ -17,7 +17,9 @@ from undrift.experiment import Experiment
 from undrift.lock import writing
 from undrift.names import labels
 from undrift.report.files import FORMAT, read_experiment, read_names
-from undrift.task import Task
+
+if TYPE_CHECKING:
+    from undrift.task import Task
 
 DATA = ("clients", "train_samples", "test_samples", "checksum")
 """facts that tell whether the data are those that a run began with"""

@@ -14,7 +14,8 @@ from torch import Tensor
 from undrift.batches import Batch, Local
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
-from undrift.rng import Keyed, number, stream
+from undrift.keyed import Keyed
+from undrift.rng import number, stream
 from undrift.task import CHUNK, Task
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from undrift import checkpoint
 from undrift.config import Config, UndriftError, flag, text, whole
 from undrift.core import Algorithm
+from undrift.later import torch
 from undrift.names import algorithm
-from undrift.rounds import State
-from undrift.store import Store
-from undrift.task import Task
+
+if TYPE_CHECKING:
+    from undrift.rounds import State
+    from undrift.task import Task
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ def first_state(
     origin: Origin, run: Path, seed: int, made: Algorithm, task: Task, folder: Path | None = None
 ) -> State:
     """The state that a leg of a forked run starts from; `folder` is for clients' memories."""
+    from undrift import checkpoint
+
     path = origin_file(run, seed)
     if not path.exists():
         raise UndriftError(
@@ -68,6 +70,9 @@ def carry(
     that is told to begin anew, goes on with the deployed model, since a cloud model may hold
     corrections that only its own algorithm understands.
     """
+    from undrift.rounds import State
+    from undrift.store import Store
+
     x = state.server.x
     here, there = (_memory(one, x, task) for one in (source, made))
     whole = here == there and not fresh
@@ -98,12 +103,12 @@ def carry(
     )
 
 
-def _memory(made: Algorithm, x: Tensor, task: Task) -> dict[str, str]:
+def _memory(made: Algorithm, x: torch.Tensor, task: Task) -> dict[str, str]:
     """What an algorithm remembers beside the model, and its form."""
     server = dict(made.init_server(x, task.groups).leaves())
     kept = {f"the server's {k}": v for k, v in server.items() if k not in ("x", "xbar")}
     kept |= {f"a client's {k}": v for k, v in made.init_client(x).leaves()}
     return {
-        name: f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else "number"
+        name: f"{value.dtype} {tuple(value.shape)}" if isinstance(value, torch.Tensor) else "number"
         for name, value in kept.items()
     }

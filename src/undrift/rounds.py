@@ -146,6 +146,8 @@ def rounds(
         )
     if not isinstance(task, Task):
         raise UndriftError(f"a {type(task).__name__} is not a task; give undrift.Task(model)")
+    if type(total) is not int or total < 1:
+        raise UndriftError(f"total={total!r}: must be a whole number >= 1")
     if not 0 <= dropout < 1:
         raise UndriftError(f"dropout={dropout}: must be at least 0 and less than 1")
     sampler = sampler or Uniform(min(10, len(data)))

@@ -15,10 +15,11 @@ from typing import Any, Literal
 from safetensors.torch import save as serialize
 
 from undrift import checkpoint
+from undrift.choices import SAVE_EVERY, EngineName
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.engines import Engine, EngineName
+from undrift.engines import Engine
 from undrift.engines import engine as make_engine
 from undrift.entries import Place, Row
 from undrift.experiment import Experiment
@@ -30,10 +31,6 @@ from undrift.origin import first_state
 from undrift.rounds import State, prepare
 from undrift.runs import RunFolder, leg_name
 from undrift.task import Task
-
-SAVE_EVERY = 30.0
-"""seconds between two checkpoints"""
-
 
 Kind = Literal["start", "done", "begin", "round", "row", "end", "note"]
 

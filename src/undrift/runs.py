@@ -190,7 +190,10 @@ class RunFolder:
 
     def log(self, text: str) -> None:
         """Say what happened, with the time."""
-        with writing(self.folder / "run.log"), (self.folder / "run.log").open("a") as file:
+        with (
+            writing(self.folder / "run.log"),
+            (self.folder / "run.log").open("a", encoding="utf-8") as file,
+        ):
             file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
 
     def _read(self, name: str, default: Any) -> Any:

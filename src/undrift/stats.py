@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from undrift.core import Vector
+from undrift.later import torch
 
 
 def group_square_norms(x: Vector, groups: tuple[int, ...]) -> Vector:

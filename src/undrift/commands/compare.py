@@ -8,11 +8,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from undrift.batches import Local
 from undrift.commands.running import Options, run
+from undrift.commands.whole import Whole
 from undrift.config import UndriftError
-from undrift.experiment import Experiment
-from undrift.settings import read_change
 
 
 def compare(
@@ -23,17 +21,17 @@ def compare(
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
     model: str = "mlp",
     sampler: str = "Uniform(5)",
-    rounds: int = 100,
-    seeds: int = 3,
+    rounds: Whole = 100,
+    seeds: Whole = 3,
     lr: float = 0.1,
     lr_decay: float = 1.0,
     weight_decay: float = 0.0,
-    batch_size: int = 32,
+    batch_size: Whole = 32,
     epochs: float | None = None,
-    steps: int | None = None,
+    steps: Whole | None = None,
     batching: str = "bootstrap",
-    every: int = 5,
-    validation: int = 0,
+    every: Whole = 5,
+    validation: Whole = 0,
     target: float | None = None,
     dropout: float = 0.0,
     all_clients: bool = False,
@@ -94,6 +92,9 @@ def compare(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
+    from undrift.batches import Local
+    from undrift.experiment import Experiment
+
     if seeds < 1:
         raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")
     texts: dict[str, Any] = {
@@ -157,6 +158,9 @@ def run_file(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
+    from undrift.experiment import Experiment
+    from undrift.settings import read_change
+
     experiment = Experiment.from_toml(file, dict(map(read_change, set_)), flag="--set ")
     if dry_run:
         sys.stdout.write(experiment.to_toml())

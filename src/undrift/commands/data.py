@@ -14,13 +14,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.data import fetch as files
 from undrift.data.source import DataSet, Source
 from undrift.data.sources import SOURCES, dataset
 from undrift.data.sources.file_set import FileSet
+from undrift.later import Tensor
 
 data_app = App(name="data", help="Show, fetch and find data sets.")
 

@@ -13,8 +13,8 @@ from rich.progress import track
 
 from undrift.commands.running import Options, this_command
 from undrift.commands.running import run as go
+from undrift.commands.whole import Whole
 from undrift.data.fetch import use_data_dir
-from undrift.fork import forked, plant
 from undrift.identity import last_data_dir
 from undrift.interrupt import terminable
 
@@ -23,10 +23,10 @@ def fork(
     run: Path,
     /,
     *,
-    at: int,
+    at: Whole,
     algorithm: Annotated[list[str], Parameter(negative="", consume_multiple=True)],
     source: str | None = None,
-    rounds: int | None = None,
+    rounds: Whole | None = None,
     fresh: bool = False,
     out: Path | None = None,
     options: Options = Options(),
@@ -56,6 +56,8 @@ def fork(
     out
         Folder for the results and the report; runs/HASH if not given.
     """
+    from undrift.fork import forked, plant
+
     options = replace(options, data_dir=options.data_dir or last_data_dir(run))
     use_data_dir(options.data_dir)
     experiment = forked(run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh)

@@ -6,25 +6,21 @@ import inspect
 import json
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 
-from undrift.data.partition import PARTITIONS
-from undrift.data.sources import SOURCES
-from undrift.models import MODELS
-from undrift.names import NAMES
-from undrift.sampling import SAMPLERS
-
-KINDS: dict[str, Mapping[str, Any]] = {
-    "algorithms": NAMES,
-    "data": SOURCES,
-    "models": MODELS,
-    "partitions": PARTITIONS,
-    "samplers": SAMPLERS,
+KINDS = {
+    "algorithms": ("undrift.names", "NAMES"),
+    "data": ("undrift.data.sources", "SOURCES"),
+    "models": ("undrift.models", "MODELS"),
+    "partitions": ("undrift.data.partition", "PARTITIONS"),
+    "samplers": ("undrift.sampling", "SAMPLERS"),
 }
+"""where the lists are"""
 
 
 def list_(
@@ -49,7 +45,7 @@ def list_(
             "parameters": _signature(made),
             "about": (inspect.getdoc(made) or "").split("\n")[0],
         }
-        for name, made in KINDS[kind].items()
+        for name, made in known(kind).items()
     ]
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
@@ -60,6 +56,13 @@ def list_(
     for row in rows:
         table.add_row(f"[bold]{row['name']}[/]", row["parameters"], row["about"])
     Console().print(table)
+
+
+def known(kind: str) -> Mapping[str, Any]:
+    """All there is of a kind, by name."""
+    module, attribute = KINDS[kind]
+    found: Mapping[str, Any] = getattr(import_module(module), attribute)
+    return found
 
 
 def _signature(made: Any) -> str:

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
+from undrift.commands.whole import Whole
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.data.fetch import use_data_dir
@@ -42,7 +43,7 @@ def show(
     data: str = "digits",
     data_dir: Path | None = None,
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
-    seed: int = 0,
+    seed: Whole = 0,
     save: Path | None = None,
     figure: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,

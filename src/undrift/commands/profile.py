@@ -10,25 +10,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
 import undrift
-from undrift.core import Struct
-from undrift.cost import RoundCost
-from undrift.data.federated import FederatedData
-from undrift.data.fetch import use_data_dir
-from undrift.experiment import Experiment
-from undrift.local import Trainer
-from undrift.metrics import Meter
-from undrift.native.recorded import Recorded
-from undrift.one_thread import one_thread
-from undrift.rounds import rounds as play
-from undrift.task import Task
+from undrift.commands.whole import Whole
+from undrift.later import Tensor
+
+if TYPE_CHECKING:
+    from undrift.core import Struct
+    from undrift.data.federated import FederatedData
+    from undrift.experiment import Experiment
+    from undrift.local import Trainer
+    from undrift.task import Task
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -72,7 +69,7 @@ Function = tuple[str, int, str]
 def profile(
     file: Path,
     *,
-    rounds: int = 10,
+    rounds: Whole = 10,
     data_dir: Path | None = None,
     json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:
@@ -93,6 +90,9 @@ def profile(
     json_
         Print one JSON object instead of tables.
     """
+    from undrift.data.fetch import use_data_dir
+    from undrift.experiment import Experiment
+
     use_data_dir(data_dir)
     experiment = Experiment.from_toml(file)
     task, data = experiment.check()
@@ -116,6 +116,11 @@ def measured(
     experiment: Experiment, task: Task, data: FederatedData, engine: Alone, rounds: int
 ) -> tuple[cProfile.Profile, float]:
     """What a profiler saw of some rounds of the first algorithm, and how long they took."""
+    from undrift.cost import RoundCost
+    from undrift.metrics import Meter
+    from undrift.one_thread import one_thread
+    from undrift.rounds import rounds as play
+
     made = experiment.algorithms[0]
     meter = Meter(made, task, data, RoundCost.of(made, task, data.example), engine)
     federation = play(
@@ -144,6 +149,8 @@ class Alone:
     """One worker, in the calling thread, so that nothing happens unseen."""
 
     def __init__(self, task: Task) -> None:
+        from undrift.native.recorded import Recorded
+
         self.trainer = Recorded(task.replica())
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -18,9 +18,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from undrift.experiment import Experiment
-from undrift.names import labels
-from undrift.runner import Event
+if TYPE_CHECKING:
+    from undrift.experiment import Experiment
+    from undrift.runner import Event
 
 WIDE = 110
 """columns of a terminal that has room for everything"""
@@ -40,6 +40,8 @@ class Rate(ProgressColumn):
 
 def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
     """Show the events of a run as they come."""
+    from undrift.names import labels
+
     console = Console(highlight=False)
     wide = console.width >= WIDE
     columns = (

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from undrift.choices import SAVE_EVERY, EngineName
 from undrift.commands.progress import show_progress
-from undrift.data.fetch import use_data_dir
-from undrift.engines import EngineName
-from undrift.experiment import Experiment
+from undrift.commands.whole import Whole
 from undrift.interrupt import Terminated, terminable
-from undrift.report import read_run, require_extras, rich_table, summarise, write_report
-from undrift.runner import SAVE_EVERY, Event
-from undrift.runner import run as go
 from undrift.trackers import Trackers
+
+if TYPE_CHECKING:
+    from undrift.experiment import Experiment
+    from undrift.runner import Event
 
 
 @Parameter(name="*")
@@ -34,7 +34,7 @@ class Options:
     """Folder with the data set's files, if you have them already; they are downloaded else."""
     engine: EngineName = "auto"
     """Where clients run: compiled, threads, sequential, or auto for the fastest of them."""
-    workers: int | None = None
+    workers: Whole | None = None
     """Clients that run side by side; one for each core if not given."""
     save_every: float = SAVE_EVERY
     """Seconds between two checkpoints; a crash costs no more than that."""
@@ -48,6 +48,10 @@ class Options:
 
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
+    from undrift.data.fetch import use_data_dir
+    from undrift.report import read_run, require_extras, rich_table, summarise, write_report
+    from undrift.runner import run as go
+
     use_data_dir(options.data_dir)
     folder = out or Path("runs") / experiment.hash
     require_extras()

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
+from undrift.commands.whole import Whole
 from undrift.config import UndriftError
 from undrift.report import require_extras
 from undrift.report.text import printable
@@ -19,7 +20,7 @@ from undrift.report.text import printable
 def watch(
     folder: Path = Path("runs"),
     *,
-    port: int = 8765,
+    port: Whole = 8765,
     host: str = "127.0.0.1",
     open_: Annotated[bool, Parameter("--open", negative="")] = False,
 ) -> None:

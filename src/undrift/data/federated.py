@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.arithmetic import aligned
 from undrift.config import UndriftError
+from undrift.later import Tensor, torch
 
 Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
 """A batch of inputs as stored to what the model is given: scaling, and augmentation where there is

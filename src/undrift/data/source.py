@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.data.federated import Transform
+from undrift.later import Tensor, torch
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.data.formats import LIMIT, reading, refuse, zip_member
+from undrift.later import Tensor, torch
 
 PAD, UNKNOWN = 0, 1
 """Numbers that stand for no word, and for a word outside the vocabulary; words follow."""

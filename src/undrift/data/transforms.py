@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.data.federated import Transform
+from undrift.later import Tensor, torch
 
 WHITE = 255
 """The largest value of a byte, which is 1 before normalisation."""

@@ -1,13 +1,11 @@
 """Engines: where clients run. They map a job over the clients of a round, in order."""
 
 from functools import cache
-from typing import Literal
 
+from undrift.choices import EngineName
 from undrift.engines.compiled import Auto, Compiled
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
-
-EngineName = Literal["auto", "compiled", "threads", "sequential"]
 
 
 def engine(name: EngineName, workers: int | None = None) -> Engine:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
+from undrift.keyed import Keyed
 from undrift.local import Trainer
 from undrift.native.recorded import Recorded
-from undrift.rng import Keyed
 from undrift.task import Task
 
 A = TypeVar("A")

@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from undrift.config import UndriftError, text, whole
-from undrift.models.model import Model, Shape, features
-from undrift.models.text import PAD, reading_texts
+from undrift.later import layers, nn, torch
+from undrift.models.model import PAD, Model, Shape, features
 
 PADDING = "[PAD]"
 """What number 0 stands for among word pieces."""
@@ -63,7 +60,7 @@ class DistilBERT(Model):
                 f"{self}: reads {config.max_position_embeddings} word pieces, these texts have "
                 f"{features(shape)}; give the data a smaller length"
             )
-        return Scores(network)
+        return layers.Scores(network)
 
     def _random(self, transformers: Any, classes: int) -> Any:
         return transformers.DistilBertForSequenceClassification(
@@ -100,21 +97,6 @@ class DistilBERT(Model):
                 f"{self}: there is no {missing[0]} of the right size among these weights"
             )
         return network
-
-
-class Scores(nn.Module):
-    """The class scores of a `transformers` model for texts that are filled up with 0."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        read = sequence != PAD
-        read[:, 0] = True  # its output is what the head sees
-        with reading_texts(sequence, self.inner.config.vocab_size):
-            scores: Tensor = self.inner(input_ids=sequence, attention_mask=read.long()).logits
-        return scores
 
 
 @contextmanager

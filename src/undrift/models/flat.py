@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor, nn
-
-from undrift.config import UndriftError, wholes
+from undrift.config import wholes
+from undrift.later import layers, nn
 from undrift.models.model import Model, Shape, dense, features
 
 
@@ -18,7 +17,7 @@ class MLP(Model):
     hidden: tuple[int, ...] = wholes((100, 100), ge=1)
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
-        return nn.Sequential(Flat(), *dense(features(shape), classes, self.hidden))
+        return nn.Sequential(layers.Flat(), *dense(features(shape), classes, self.hidden))
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,4 @@ class Linear(Model):
     """Softmax or least squares regression; on 5000 word counts, FedGBO's model for Sent140."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
-        return nn.Sequential(Flat(), *dense(features(shape), classes))
-
-
-class Flat(nn.Flatten):
-    """Makes a row of numbers of each sample."""
-
-    def forward(self, batch: Tensor) -> Tensor:
-        if not batch.is_floating_point():
-            raise UndriftError(
-                f"this network needs real numbers, these samples are {batch.dtype}; for texts use "
-                "form='bag' or a network that reads them, else make them float32"
-            )
-        return super().forward(batch)
+        return nn.Sequential(layers.Flat(), *dense(features(shape), classes))

@@ -10,10 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-
 from undrift.config import UndriftError
+from undrift.later import layers, nn
 from undrift.models.model import Model, Shape, dense, image
 
 
@@ -42,7 +40,7 @@ class FedGLADCNN(Model):
         sides = [(side - 4) // 2 for side in sides]
         _refuse_small(shape, sides)
         return nn.Sequential(
-            ChannelsLast(),
+            layers.ChannelsLast(),
             *(nn.Conv2d(channels, 32, 3), nn.ReLU()),
             *(nn.Conv2d(32, 64, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.25)),
             *(nn.Flatten(), nn.Linear(64 * math.prod(sides), 128), nn.ReLU(), nn.Dropout(0.5)),
@@ -50,33 +48,17 @@ class FedGLADCNN(Model):
         )
 
 
-class ChannelsLast(nn.Module):
-    """Lays images out with the channels last in memory; their shape and values stay.
-
-    The layers that follow keep that layout. Only the images are laid out anew, not the weights: a
-    task owns these.
-    """
-
-    def forward(self, images: Tensor) -> Tensor:
-        n, channels, height, width = images.shape
-        if channels == 1:  # both layouts are the same, but torch has to be told which one it is
-            return images.reshape(n, height, width, 1).permute(0, 3, 1, 2)
-        return images.contiguous(memory_format=torch.channels_last)
-
-
 def _two_convolutions(
     shape: Shape, classes: int, filters: Sequence[int], kernel: int, hidden: Sequence[int]
 ) -> nn.Module:
     """Convolutions without padding, each halved, then dense layers."""
     channels, *sides = image(shape)
-    layers: list[nn.Module] = [ChannelsLast()]
+    steps: list[nn.Module] = [layers.ChannelsLast()]
     for width in filters:
-        layers += [nn.Conv2d(channels, width, kernel), nn.MaxPool2d(2), nn.ReLU()]
+        steps += [nn.Conv2d(channels, width, kernel), nn.MaxPool2d(2), nn.ReLU()]
         channels, sides = width, [(side - kernel + 1) // 2 for side in sides]
     _refuse_small(shape, sides)
-    return nn.Sequential(
-        *layers, nn.Flatten(), *dense(channels * math.prod(sides), classes, hidden)
-    )
+    return nn.Sequential(*steps, nn.Flatten(), *dense(channels * math.prod(sides), classes, hidden))
 
 
 def _refuse_small(shape: Shape, sides: Sequence[int]) -> None:

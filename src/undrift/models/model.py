@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import nn
-
 from undrift.config import Config, UndriftError
+from undrift.later import nn
 
 Shape = int | tuple[int, ...]
 """The shape of one sample; a number stands for a flat sample of so many features."""
+
+PAD = 0
+"""The number that fills up short texts."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-
 from undrift.config import choice
-from undrift.models.images import ChannelsLast
+from undrift.later import layers, nn
 from undrift.models.model import Model, Shape, image
 
 STAGES = ((16, 1), (32, 2), (64, 2))
@@ -37,56 +34,19 @@ class ResNet56(Model):
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         channels, _, _ = image(shape)
         wide = self.form == "bottleneck"
-        layers: list[nn.Module] = [ChannelsLast(), *_normalised(channels, 16, 3), nn.ReLU()]
+        blocks: list[nn.Module] = [layers.ChannelsLast()]
+        blocks += [*layers.normalised(channels, 16, 3), nn.ReLU()]
         width = 16
         for inner, stride in STAGES:
             outer = 4 * inner if wide else inner
             for number in range(6 if wide else 9):
                 step = stride if number == 0 else 1
-                layers.append(Block(width, inner, outer, step, padded=self.form == "basic"))
+                blocks.append(layers.Block(width, inner, outer, step, padded=self.form == "basic"))
                 width = outer
         network = nn.Sequential(
-            *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)
+            *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)
         )
         for module in network.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         return network
-
-
-class Block(nn.Module):
-    """Convolutions and a shortcut around them."""
-
-    def __init__(self, width: int, inner: int, outer: int, stride: int, *, padded: bool) -> None:
-        super().__init__()
-        if outer == inner:
-            layers = [*_normalised(width, outer, 3, stride), nn.ReLU()]
-        else:
-            layers = [*_normalised(width, inner, 1), nn.ReLU()]
-            layers += [*_normalised(inner, inner, 3, stride), nn.ReLU()]
-        last = _normalised(inner, outer, 3 if outer == inner else 1)
-        self.layers = nn.Sequential(*layers, *last)
-        self.shortcut: nn.Module = nn.Identity()
-        if (width, stride) != (outer, 1):
-            projected = nn.Sequential(*_normalised(width, outer, 1, stride))
-            self.shortcut = Padded(outer - width, stride) if padded else projected
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.layers(x) + self.shortcut(x))
-
-
-class Padded(nn.Module):
-    """Every so many pixels of the input, with channels of zeros on both sides."""
-
-    def __init__(self, more: int, stride: int) -> None:
-        super().__init__()
-        self.pad = (0, 0, 0, 0, more // 2, more - more // 2)
-        self.stride = stride
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.pad(x[:, :, :: self.stride, :: self.stride], self.pad)
-
-
-def _normalised(width: int, outer: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    convolution = nn.Conv2d(width, outer, kernel, stride, padding=kernel // 2, bias=False)
-    return [convolution, nn.BatchNorm2d(outer)]

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
-import torch
-from torch import Tensor, nn
-
 from undrift.config import UndriftError, flag, text, whole
-from undrift.models.model import Model, Shape
+from undrift.later import layers, nn, torch
+from undrift.models.model import PAD, Model, Shape
 from undrift.models.vectors import read_vectors, read_words
-
-PAD = 0
-"""The number that fills up short texts."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +16,7 @@ class FedGBOGRU(Model):
     """FedGBO's network for Shakespeare: from a sequence of C characters, the next one."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
-        return LastOutput(classes, embedding=8, hidden=128, layers=2)
+        return layers.LastOutput(classes, embedding=8, hidden=128, layers=2)
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class BiLSTM(Model):
             raise UndriftError(f"{self}: give words=..., the size of the vocabulary of these data")
         if words and size < len(words):
             raise UndriftError(f"{self}: the vocabulary of these data has {len(words)} words")
-        network = MaxOverWords(size, self.width, self.hidden, classes)
+        network = layers.MaxOverWords(size, self.width, self.hidden, classes)
         if self.vectors is not None:
             if not words:
                 raise UndriftError(f"{self}: give vocabulary=..., a file with the data's words")
@@ -85,75 +78,4 @@ class StackOverflowLSTM(Model):
     hidden: int = whole(670, ge=1)
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
-        return EveryOutput(classes, self.width, self.hidden)
-
-
-@contextmanager
-def reading_texts(sequence: Tensor, symbols: int) -> Iterator[None]:
-    """Inside the block, what is no batch of texts is refused, and so are numbers of no symbol."""
-    if sequence.ndim != 2 or sequence.is_floating_point():
-        shape = f"{sequence.dtype} of shape {tuple(sequence.shape)}".removeprefix("torch.")
-        raise UndriftError(f"this network reads texts, rows of symbol numbers; found {shape}")
-    try:
-        yield
-    except IndexError:
-        low, high = (int(end) for end in sequence.aminmax())
-        raise UndriftError(
-            f"these texts have symbols {low} to {high}, the network knows 0 to {symbols - 1}; "
-            "give data and model the same vocabulary"
-        ) from None
-
-
-class LastOutput(nn.Module):
-    """Embedding, GRU layers and a linear layer on the last output."""
-
-    def __init__(self, symbols: int, embedding: int, hidden: int, layers: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(symbols, embedding)
-        self.recur = nn.GRU(embedding, hidden, layers, batch_first=True)
-        self.classify = nn.Linear(hidden, symbols)
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        with reading_texts(sequence, self.embed.num_embeddings):
-            embedded = self.embed(sequence)
-        outputs, _ = self.recur(embedded)
-        scores: Tensor = self.classify(outputs[:, -1])
-        return scores
-
-
-class MaxOverWords(nn.Module):
-    """Embedding, an LSTM in both directions, and a linear layer on the largest outputs."""
-
-    def __init__(self, symbols: int, width: int, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(symbols, width, padding_idx=PAD)
-        self.recur = nn.LSTM(width, hidden, batch_first=True, bidirectional=True)
-        self.classify = nn.Linear(2 * hidden, classes)
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        with reading_texts(sequence, self.embed.num_embeddings):
-            embedded = self.embed(sequence)
-        outputs, _ = self.recur(embedded)
-        padding = (sequence == PAD)[:, :, None]
-        largest = outputs.masked_fill(padding, -math.inf).amax(1)
-        scores: Tensor = self.classify(largest.clamp(min=-1))  # -1 for a text without words
-        return scores
-
-
-class EveryOutput(nn.Module):
-    """Embedding, an LSTM, a narrower layer, and scores of the next symbol at every place."""
-
-    def __init__(self, symbols: int, width: int, hidden: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(symbols, width)
-        self.recur = nn.LSTM(width, hidden, batch_first=True)
-        nn.init.zeros_(self.recur.get_parameter("bias_hh_l0")).requires_grad_(False)
-        self.narrow = nn.Linear(hidden, width)
-        self.classify = nn.Linear(width, symbols)
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        with reading_texts(sequence, self.embed.num_embeddings):
-            embedded = self.embed(sequence)
-        outputs, _ = self.recur(embedded)
-        scores: Tensor = self.classify(self.narrow(outputs))
-        return scores.transpose(1, 2)
+        return layers.EveryOutput(classes, self.width, self.hidden)

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.config import UndriftError
+from undrift.later import Tensor, torch
 
 
 def read_words(path: str | Path) -> list[str]:

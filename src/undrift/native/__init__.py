@@ -98,10 +98,10 @@ def _compiler() -> str:
 def fingerprint() -> str:
     """What the compiled library depends on: the sources, torch, Python's platform and the CPU."""
     cpu = Path("/proc/cpuinfo")
-    lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]
+    lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else [platform.processor()]
     features = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
     parts = [torch.__version__, platform.platform(), features, *FLAGS]
-    text = "\n".join([*parts, *(source.read_text() for source in SOURCES)])
+    text = "\n".join([*parts, *(source.read_text(encoding="utf-8") for source in SOURCES)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undrift.keyed import Keyed, draws
 from undrift.native.calls import Call, Unsuitable, memory
 from undrift.native.recurrent import FastRecurrent
 from undrift.native.rows import in_place
-from undrift.rng import Keyed, draws
 from undrift.task import Task
 
 aten = torch.ops.aten

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
-import torch
 
 from undrift.config import Config
 from undrift.data.source import Source
+from undrift.later import torch
 
 WHITE = 16
 """The largest pixel value in the file."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from undrift.config import UndriftError, real, whole
 from undrift.data.fetch import data_dir
@@ -19,6 +18,7 @@ from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.split import for_training
 from undrift.data.transforms import WHITE, Normalise
+from undrift.later import torch
 
 CLASSES, SIDE = 62, 28
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from undrift.config import UndriftError
 from undrift.data.federated import Transform
@@ -13,6 +12,7 @@ from undrift.data.fetch import data_dir, notice
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise
+from undrift.later import torch
 
 Labelled = tuple[np.ndarray, np.ndarray]
 """Images as bytes (n, channels, height, width), and their labels."""

@@ -7,8 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.config import UndriftError, choice, real, text, whole
 from undrift.data.fetch import File
@@ -16,6 +14,7 @@ from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.split import for_training
 from undrift.data.text import Bags, bags, most_frequent, table
+from undrift.later import Tensor, torch
 
 ARCHIVE = File(
     "trainingandtestdata.zip",

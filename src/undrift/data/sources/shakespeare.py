@@ -8,13 +8,13 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from undrift.config import UndriftError, real, whole
 from undrift.data.fetch import File
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text import Windows, lines
+from undrift.later import torch
 
 SYMBOLS = " !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """Everything that the speakers' text is made of: 79 symbols, the blank first."""

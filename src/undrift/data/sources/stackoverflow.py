@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undrift.config import UndriftError, whole
 from undrift.data.extras import needed
@@ -19,6 +17,7 @@ from undrift.data.formats import reading
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
+from undrift.later import Tensor, torch
 
 LINES = ("stackoverflow.jsonl", "stackoverflow.jsonl.gz")
 HDF5 = ("stackoverflow_train.h5", "stackoverflow_test.h5")

@@ -6,10 +6,10 @@ import math
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-import torch
 
 from undrift.config import Config, flag, real, whole
 from undrift.data.source import Source
+from undrift.later import torch
 from undrift.rng import stream
 
 FEATURES, CLASSES = 60, 10

@@ -1,0 +1,101 @@
+"""What `undrift cost` shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from undrift.core import Algorithm
+from undrift.cost import Operations, Size, formula, messages, operations, storage
+from undrift.cost_tables import LEGEND, Row, Table, markdown, text
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """Everything there is to know about one algorithm's costs."""
+
+    algorithm: Algorithm
+    n: int
+    sizes: dict[str, Size]
+    bytes: dict[str, int]
+    operations: Operations
+
+    @classmethod
+    def of(cls, made: Algorithm, parameters: int | None) -> Costs:
+        """The costs of an algorithm; in bytes too, where the size of the model is known."""
+        n = parameters or 1000
+        sent, kept = messages(made, n), storage(made, n)
+        sizes = {
+            "down": sent.down,
+            "up": sent.up,
+            "client_keeps": kept.client,
+            "server_keeps": kept.server,
+        }
+        weights = {"bytes_down": sent.down.bytes(), "bytes_up": sent.up.bytes()}
+        return cls(made, n, sizes, weights if parameters else {}, operations(made))
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        sizes = {name: size.multiples(self.n) for name, size in self.sizes.items()}
+        return {
+            "algorithm": repr(self.algorithm),
+            **{name: {"vectors": v, "numbers": k} for name, (v, k) in sizes.items()},
+            **self.bytes,
+            **dataclasses.asdict(self.operations),
+        }
+
+
+def sizes_table(costs: Sequence[Costs]) -> Table:
+    """What is sent and kept."""
+    rows: list[Row] = []
+    for one in costs:
+        row: Row = {"algorithm": repr(one.algorithm)}
+        row |= {name: _multiples(*size.multiples(one.n)) for name, size in one.sizes.items()}
+        rows.append(row | one.bytes)
+    about = "n parameters; beside multiples of n, single numbers"
+    return Table("Messages of a client, and memory between rounds", rows, (about,))
+
+
+def work_table(costs: Sequence[Costs]) -> Table:
+    """What is computed."""
+    rows: list[Row] = [
+        {
+            "algorithm": repr(one.algorithm),
+            "client": formula(one.operations.client),
+            "server": formula(one.operations.server),
+        }
+        for one in costs
+    ]
+    return Table("Operations in a round", rows, (LEGEND,))
+
+
+def _multiples(vectors: int, numbers: int) -> str:
+    """2 vectors and 1 number are "2n + 1"."""
+    parts = ["n" if vectors == 1 else f"{vectors}n"] if vectors else []
+    return " + ".join([*parts, *([str(numbers)] if numbers else [])]) or "0"
+
+
+def in_markdown(one: Table) -> str:
+    """A table with its title and notes."""
+    notes = "\n".join(f"- {note}" for note in one.notes)
+    return "\n\n".join(filter(None, (f"**{one.title}**", markdown(one.rows), notes)))
+
+
+def show(one: Table, console: Console) -> None:
+    """The same on a terminal."""
+    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+    for column in one.rows[0]:
+        drawn.add_column(column.replace("_", " "), overflow="fold")
+    for row in one.rows:
+        drawn.add_row(*(Text(text(value)) for value in row.values()))
+    console.print(one.title, style="bold")
+    console.print(drawn)
+    for note in one.notes:
+        console.print(f"- {note}", style="dim")
+    console.print()
