@@ -22,9 +22,10 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
 from undrift.exchange import Answer, Exchange, Items, Survey
 from undrift.interrupt import uninterrupted
+from undrift.keyed import Keyed
 from undrift.local import Work
 from undrift.one_thread import in_one_thread
-from undrift.rng import Keyed, stream
+from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.store import Store
 from undrift.task import Task
