@@ -50,8 +50,8 @@ def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFix
         assert lines[-1] == {"event": "report", "page": str(tmp_path / name / "report.html")}
         runs.append(lines[:-1])
     assert runs[0] == runs[1]
-    assert [line["event"] for line in runs[0]] == ["start", "begin", "row", "row", "end"]
-    assert runs[0][2]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
+    assert [line["event"] for line in runs[0]] == ["start", "note", "begin", "row", "row", "end"]
+    assert runs[0][3]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
 
 
 def test_algorithms_see_the_same_cohorts(
@@ -73,6 +73,12 @@ def test_algorithms_see_the_same_cohorts(
             ["fedavg", "--partition", "Dirichlet(clients=100, alpha=0)"],
             "alpha must be a number > 0",
         ),
+        (
+            ["fedavg", "--partition", "Dirichlet(clients=100)"],
+            "alpha must be given; write Dirichlet(clients=..., alpha=...)",
+        ),
+        (["fedavg", "--data", "pat.csv"], "from_table(FILE, target=COLUMN)"),
+        (["fedavg", "--data", "./data/mine"], "'./data/mine' is a file"),
         (["fedavg", "--sampler", "Uniform(101)"], "use at most 100 clients per round"),
         (["fedavg", "--partition", "IID(clients=5000)"], "use at most 1437 clients"),
         (["AdaBest(bta=0.9)"], "did you mean 'beta'"),
@@ -87,6 +93,7 @@ def test_algorithms_see_the_same_cohorts(
         (["fedavg", "--steps", "2.0"], "--steps: must be a whole number, not '2.0'"),
         (["fedavg", "--workers", "1e1"], "--workers: must be a whole number, not '1e1'"),
         (["fedavg", "--seeds", "0"], "seeds"),
+        (["fedavg", "--batch-size", "1401"], "larger than the whole training set of 1400 samples"),
         (["fedavg", "--batching", "magic"], "must be one of 'bootstrap'"),
         (["fedavg", "--dropout", "2"], "dropout must be a number"),
         (["fedavg", "fedavg"], "named twice"),

@@ -230,3 +230,19 @@ def test_samples_in_memory_tell_themselves_apart(tmp_path: Path) -> None:
     assert kinds == ["note"]
     with pytest.raises(UndriftError, match="from Python"):
         stored_experiment(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"batch_size": 66}, "at most 65 samples, so 'bootstrap' fills every batch of 66 up"),
+        ({"batch_size": 66, "batching": "wrap"}, "so 'wrap' fills every batch"),
+        ({"batch_size": 65}, None),
+        ({"batch_size": 10_000, "batching": "keep"}, None),
+    ],
+)
+def test_copies_in_batches_are_told(options: dict[str, Any], says: str | None) -> None:
+    made = experiment(local=Local(**options))
+    _, data = made.check()
+    advice = made.advice(data)
+    assert advice is None if says is None else says in (advice or "")

@@ -47,6 +47,11 @@ class Local(Config):
         if self.epochs is not None and self.steps is not None:
             self.refuse("give epochs or steps, not both", epochs=self.epochs, steps=self.steps)
 
+    @property
+    def fills(self) -> bool:
+        """Whether a batch is filled up with copies where a client has too few samples for it."""
+        return self.batching in ("bootstrap", "wrap")
+
     def lr_at(self, t: int) -> float:
         """The step size of round t."""
         return self.lr * self.lr_decay ** (t - 1)
@@ -56,9 +61,7 @@ class Local(Config):
         if self.batching == "full":
             return np.tile(np.arange(n), (self.count(1), 1))
         rng = stream(seed, "batches", t, client)
-        size = (
-            self.batch_size if self.batching in ("bootstrap", "wrap") else min(self.batch_size, n)
-        )
+        size = self.batch_size if self.fills else min(self.batch_size, n)
         per_epoch = n // size if self.batching == "drop" else math.ceil(n / size)
         count = self.count(per_epoch)
         if self.batching == "wrap":

@@ -160,6 +160,13 @@ class Experiment(Config):
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))
         self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
+        samples = int(data.sizes.sum())
+        if self.local.fills and self.local.batch_size > samples:
+            self.refuse(
+                f"a batch is larger than the whole training set of {samples} samples and would be "
+                f"filled up with copies; give a smaller batch_size, or batching='keep'",
+                local=self.local,
+            )
         rows = data.rows(int(np.argmax(data.sizes)))[: self.local.batch_size]
         try:
             with Keyed(torch.Generator()):
@@ -167,6 +174,17 @@ class Experiment(Config):
         except Exception as error:  # whatever a model may raise
             raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {error}") from None
         return task, data
+
+    def advice(self, data: FederatedData) -> str | None:
+        """What people should know of the settings on these data before they run, if anything."""
+        largest, size = int(data.sizes.max()), self.local.batch_size
+        if not self.local.fills or size <= largest:
+            return None
+        return (
+            f"clients have at most {largest} samples, so {self.local.batching!r} fills every batch "
+            f"of {size} up with copies; batching 'keep' takes each sample once, or give a "
+            f"batch_size of {largest} or less"
+        )
 
     def run(
         self,

@@ -7,7 +7,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from undrift.config import Config, UndriftError, shortened, unknown
@@ -103,6 +103,12 @@ def parse(
                 if elsewhere and wrong[0] in elsewhere:
                     hint += f"; {elsewhere[wrong[0]]}"
                 raise UndriftError(f"{_name(make)}({wrong[0]}=...): {hint}") from None
+            if missing := _missing(make, len(args), given):
+                write = ", ".join(f"{one}=..." for one in _missing(make, 0, ()))
+                raise UndriftError(
+                    f"{_name(make)}: {' and '.join(missing)} must be given; write "
+                    f"{_name(make)}({write})"
+                ) from None
             raise UndriftError(f"{_name(make)}: {error}") from None
 
     try:
@@ -125,6 +131,13 @@ def parse(
 def _huge(value: Any) -> bool:
     """Whether a whole number has more digits than anything counts, or Python prints."""
     return isinstance(value, int) and value.bit_length() > 64
+
+
+def _missing(make: Callable[..., Any], positional: int, given: Iterable[str]) -> list[str]:
+    """The parameters without a default that a call leaves out."""
+    rest = list(inspect.signature(make).parameters.values())[positional:]
+    empty = inspect.Parameter.empty
+    return [one.name for one in rest if one.default is empty and one.name not in given]
 
 
 def _fold(name: str) -> str:

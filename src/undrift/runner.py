@@ -91,8 +91,8 @@ def run(
         chosen, about = _engine(files, engine, workers, first, experiment)
         note = files.begin(engine=about, rounding=rounding(about), **session)
         yield Event("start", note=about)
-        if note:
-            yield Event("note", note=note)
+        for one in filter(None, (note, experiment.advice(first[1]))):
+            yield Event("note", note=one)
         for track in tracks:
             if track not in left:
                 yield track.event("done", experiment.rounds)

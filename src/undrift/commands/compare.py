@@ -74,7 +74,10 @@ def compare(
     steps
         Local steps in a round, instead of epochs.
     batching
-        bootstrap (AdaBest), wrap (FedGBO), drop (FedGLAD), keep or full.
+        What becomes of an epoch's last batch, where samples are left over or a client has too few:
+        bootstrap fills it up with samples drawn at random (AdaBest), wrap reads on into the next
+        epoch (FedGBO), drop leaves it out (FedGLAD), keep takes it as it is. With full, every batch
+        is all samples of the client.
     every
         Rounds between two evaluations on the test data.
     validation

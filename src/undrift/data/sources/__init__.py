@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from undrift.config import UndriftError, unknown
+from undrift.config import UndriftError, shortened, unknown
 from undrift.data.source import DataSet
 from undrift.data.sources.agnews import AGNews
 from undrift.data.sources.cifar import CIFAR10, CIFAR100
@@ -54,6 +54,12 @@ def dataset(text: str) -> DataSet:
 
     Hyphens, underscores and case do not matter in its name; every data set's `repr` names itself.
     """
+    if re.search(r"[/\\]|\.(csv|parquet|gz|npz?|json|txt)$", text.partition("(")[0].strip()):
+        raise UndriftError(
+            f"{shortened(text)} is a file; data sets are named, such as mnist with --data-dir "
+            "FOLDER, and tables of your own are read in Python: "
+            "undrift.data.own.from_table(FILE, target=COLUMN)"
+        )
     name, rest = re.fullmatch(r"\s*([\w-]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     folded = {_fold(known): make for known, make in SOURCES.items()}
     if name and _fold(name) not in folded:
