@@ -158,7 +158,8 @@ def test_diff_names_settings_rounds_and_quantities(tmp_path: Path, capsys: Shown
 
 def record(folder: Path, *arithmetic: Any) -> None:
     """Write what each session of a run computed with."""
-    sessions = [{"began": "now"} | ({"arithmetic": one} if one else {}) for one in arithmetic]
+    here = {"began": "now", "rounding": "compiled"}
+    sessions = [here | ({"arithmetic": one} if one else {}) for one in arithmetic]
     (folder / "environment.json").write_text(json.dumps(sessions))
 
 

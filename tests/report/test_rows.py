@@ -61,7 +61,7 @@ def test_rows_that_a_resume_trimmed_are_gone(tmp_path: Path, parsed: list[Any]) 
             file.write(row(t))
     seen = Rows(tmp_path / "metrics.jsonl")
     assert look(seen) == {1: 0.5, 2: 0.5, 3: 0.5}
-    metrics = MetricsFile(tmp_path)
+    metrics = MetricsFile(tmp_path, {(A, 0)})
     metrics.trim((A, 0), 1)
     for t in (2, 3, 4):  # longer than before, when it is looked at again
         metrics.add(json.loads(row(t, 0.25)))
