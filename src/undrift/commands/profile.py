@@ -18,10 +18,10 @@ from rich.table import Table
 
 import undrift
 from undrift.commands.whole import Whole
+from undrift.core import Struct
 from undrift.later import Tensor
 
 if TYPE_CHECKING:
-    from undrift.core import Struct
     from undrift.data.federated import FederatedData
     from undrift.experiment import Experiment
     from undrift.local import Trainer

@@ -83,7 +83,7 @@ class Threads:
 
     def _ready(self, task: Task) -> tuple[ThreadPoolExecutor, SimpleQueue[Trainer]]:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.workers, "undrift", torch.set_num_threads, (1,))
+            self._pool = ThreadPoolExecutor(self.workers, "undrift", _single)
         if task not in self._free:
             self._free[task] = SimpleQueue()
             for _ in range(self.workers):
@@ -95,6 +95,12 @@ def _at_once(job: Callable[[Trainer, A], B], trainer: Trainer, block: list[A]) -
     """A job for several items; some jobs know a faster way than one by one."""
     faster: Callable[[Trainer, list[A]], list[B]] | None = getattr(job, "at_once", None)
     return faster(trainer, block) if faster else [job(trainer, item) for item in block]
+
+
+def _single() -> None:
+    """Let this thread compute alone; torch keeps to it once it was asked for the number."""
+    torch.set_num_threads(1)
+    torch.get_num_threads()
 
 
 def cores() -> int:
