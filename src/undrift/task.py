@@ -103,13 +103,9 @@ class Task:
         self._bind(model)
 
     def __repr__(self) -> str:
+        loss = getattr(self.loss, "__name__", type(self.loss).__name__)
         size = f"{len(self.x0)} parameters {str(self.x0.dtype).removeprefix('torch.')}"
-        return f"Task({type(self.model).__name__}, {self.loss_name}, {size}, {self.x0.device})"
-
-    @property
-    def loss_name(self) -> str:
-        """What the loss is called."""
-        return getattr(self.loss, "__name__", type(self.loss).__name__)
+        return f"Task({type(self.model).__name__}, {loss}, {size}, {self.x0.device})"
 
     def _bind(self, model: nn.Module) -> None:
         """Take a module, and make its parameters and gradients views of x and g."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from undrift.config import UndriftError
 from undrift.data.dealing import quotas, reassigned, rounded
+from undrift.data.federated import FederatedData
 from undrift.data.partition import (
     IID,
     PARTITIONS,
@@ -372,3 +373,5 @@ def test_federated_data_in_a_line():
     )
     even = federate(Digits(), IID(clients=20), seed=0)
     assert repr(even).startswith("FederatedData(20 clients with 71 samples, inputs")
+    nobody = FederatedData.split(([[1.0]], [0]), ([[1.0]], [0]), [])
+    assert repr(nobody).startswith("FederatedData(0 clients with no samples, inputs")

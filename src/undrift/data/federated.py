@@ -82,7 +82,8 @@ class FederatedData:
 
     def __repr__(self) -> str:
         shape, kind = tuple(self.inputs.shape[1:]), str(self.inputs.dtype).removeprefix("torch.")
-        each = " to ".join(str(n) for n in dict.fromkeys([self.sizes.min(), self.sizes.max()]))
+        sizes = sorted(set(self.sizes.tolist()))
+        each = " to ".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:]))) or "no"
         parts = [f"{len(self)} clients with {each} samples", f"inputs {kind} of shape {shape}"]
         parts += [f"{len(self.held_out)} samples held out"] if len(self.held_out) else []
         return f"FederatedData({', '.join(parts)}, {len(self.test_targets)} to test on)"
