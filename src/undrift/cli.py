@@ -79,10 +79,7 @@ COMMANDS = {
 
 
 def application(load: Collection[str] = COMMANDS.keys()) -> App:
-    """The command line, with the code of some of its commands; of the others it knows the name.
-
-    To load all takes a second or more.
-    """
+    """The command line, with the code of some of its commands; of the others it knows the name."""
     app = App(
         name="undrift",
         help="Federated optimisation under client drift: compare optimisers, see what they cost.",
