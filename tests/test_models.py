@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from undrift.algorithms import FedAvg
 from undrift.batches import Local
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.cost import forward_flops
 from undrift.data.federated import FederatedData
 from undrift.models import MODELS, Model, Shape
 from undrift.models.layers import ChannelsLast, Padded
-from undrift.parsing import parse
 from undrift.rounds import rounds
 from undrift.sampling import Uniform
 from undrift.task import Task, suitable_loss

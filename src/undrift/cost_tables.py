@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from undrift import models
 from undrift.algorithms import MFL, SCAFFOLD, AdaBest, FedAvg, FedDyn, FedGBO, MimeLite, SCAFFOLDm
-from undrift.choices import Convention
 from undrift.config import UndriftError, unknown
+from undrift.config.choices import Convention
 from undrift.core import Algorithm
 from undrift.cost import Terms, add, client_work, formula, messages, server_work, vector_work
 from undrift.optim import Adam, Optimiser, RMSProp, SGDm

@@ -13,6 +13,7 @@ import numpy as np
 
 from undrift.batches import Local
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
+from undrift.config.expressions import parse
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition import Partition, federate
@@ -22,7 +23,6 @@ from undrift.later import torch
 from undrift.models import Model
 from undrift.names import algorithm
 from undrift.origin import Origin
-from undrift.parsing import parse
 from undrift.rng import stream, torch_stream
 from undrift.sampling import FixedSize, Sampler, Urn
 from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write

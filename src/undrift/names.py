@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from undrift import algorithms, optim, parts
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.core import Algorithm, Part
-from undrift.parsing import parse
 
 OPTIMISERS = ("SGD", "HeavyBall", "SGDm", "Adagrad", "RMSProp", "Adam", "Yogi", "Plateau")
 

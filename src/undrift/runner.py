@@ -15,8 +15,8 @@ from typing import Any, Literal
 from safetensors.torch import save as serialize
 
 from undrift import checkpoint
-from undrift.choices import SAVE_EVERY, EngineName
 from undrift.config import UndriftError
+from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from undrift.batches import Local
 from undrift.config import Config, UndriftError, at, shortened, unknown
+from undrift.config.expressions import parse
 from undrift.data.partition import PARTITIONS
 from undrift.data.source import DataSet
 from undrift.data.sources import dataset
 from undrift.models import MODELS
-from undrift.parsing import parse
 from undrift.sampling import SAMPLERS
 from undrift.toml_lines import Place, find_keys
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.data.dealing import quotas, reassigned, rounded
 from undrift.data.federated import FederatedData
 from undrift.data.partition import (
@@ -24,7 +25,6 @@ from undrift.data.partition import (
 )
 from undrift.data.source import Source
 from undrift.data.sources import Digits, Synthetic
-from undrift.parsing import parse
 
 ALPHAS = (1e-320, 1e-6, 0.3, 100.0, 1e308)
 SIGMAS = (0.0, 0.3, 10.0)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.data.partition import PARTITIONS, Dirichlet, Saved, federate
 from undrift.data.partition_file import PartitionFile, labels_hash, read_hash
 from undrift.data.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import Digits, Synthetic
-from undrift.parsing import parse
 
 LABELS = np.array([0, 1, 0, 2, 1, 2, 2])
 PARTS = [np.array([4, 1]), np.array([], dtype=np.int64), np.array([6, 0, 3])]

@@ -10,13 +10,13 @@ import torch
 
 from tests.data.real import real
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.data.fetch import use_data_dir
 from undrift.data.pieces import Pieces
 from undrift.data.sources import dataset
 from undrift.data.text import most_frequent, words
 from undrift.experiment import Experiment
 from undrift.models import MODELS
-from undrift.parsing import parse
 
 pytest.importorskip("tokenizers")
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.data.sources import SOURCES, Digits, Synthetic
-from undrift.parsing import parse
 
 
 def client_means(source):

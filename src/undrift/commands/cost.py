@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from undrift.choices import Convention
 from undrift.commands.whole import Whole
 from undrift.config import UndriftError
+from undrift.config.choices import Convention
 from undrift.names import algorithm
 
 

@@ -15,13 +15,13 @@ from rich.table import Table
 
 from undrift.commands.whole import Whole
 from undrift.config import UndriftError
+from undrift.config.expressions import parse
 from undrift.data.federated import FederatedData
 from undrift.data.fetch import use_data_dir
 from undrift.data.partition import PARTITIONS, federate
 from undrift.data.partition_file import PartitionFile
 from undrift.data.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
-from undrift.parsing import parse
 from undrift.report.figures import write_partition
 
 partition_app = App(name="partition", help="See, save and share partitions.")

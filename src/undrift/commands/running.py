@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from undrift.choices import SAVE_EVERY, EngineName
 from undrift.commands.progress import show_progress
 from undrift.commands.whole import Whole
+from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.interrupt import Terminated, terminable
 from undrift.trackers import Trackers
 

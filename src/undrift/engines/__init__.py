@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from undrift.choices import EngineName
+from undrift.config.choices import EngineName
 from undrift.engines.compiled import Auto, Compiled
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads

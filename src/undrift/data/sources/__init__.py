@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undrift.config import UndriftError, shortened, unknown
+from undrift.config.expressions import parse
 from undrift.data.source import DataSet
 from undrift.data.sources.agnews import AGNews
 from undrift.data.sources.cifar import CIFAR10, CIFAR100
@@ -25,7 +26,6 @@ from undrift.data.sources.sent140 import Sent140
 from undrift.data.sources.shakespeare import Shakespeare, TinyShakespeare
 from undrift.data.sources.stackoverflow import StackOverflow
 from undrift.data.sources.synthetic import Synthetic
-from undrift.parsing import parse
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "digits": Digits,

@@ -1,39 +1,17 @@
 """Frozen, checked values that print as the text which makes them.
 
 Algorithms, optimisers, samplers and partitions are `Config`s: dataclasses whose constructor checks
-every field, and whose `repr` can be given back to `undrift.parsing.parse`.
+every field, and whose `repr` can be given back to `undrift.config.expressions.parse`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-
-class UndriftError(ValueError):
-    """A mistake in what the user asked for. The message says what, where, the value and the fix.
-
-    `places` are the fields at fault, where that is known, each as names from the outside inwards.
-    """
-
-    def __init__(self, message: str, places: Iterable[tuple[str | int, ...]] = ()) -> None:
-        super().__init__(message)
-        self.places = tuple(places)
-
-
-@contextlib.contextmanager
-def at(*place: str | int) -> Iterator[None]:
-    """What is wrong inside the block is wrong at this place."""
-    try:
-        yield
-    except UndriftError as error:
-        error.places = tuple((*place, *inner) for inner in error.places or [()])
-        raise
-
+from undrift.config.errors import UndriftError, shortened
 
 Check = Callable[[Any], Any]
 """Returns the value, converted if need be; raises ValueError with what it must be."""
@@ -177,24 +155,6 @@ class Config:
             elif value != field.default:
                 shown.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-def shortened(value: Any) -> str:
-    """What an error shows of a value."""
-    try:
-        shown = repr(value)
-    except ValueError:  # Python prints no number of more than 4300 digits
-        return "a very large number"
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist: the nearest one, and the list."""
-    options = sorted(known)
-    folded = {option.lower(): option for option in options}
-    near = difflib.get_close_matches(name.lower(), list(folded), n=1)
-    guess = f"did you mean {folded[near[0]]!r}? " if near else ""
-    return f"no {kind} is called {shortened(name)}; {guess}known: {', '.join(options)}"
 
 
 def _field(default: Any, check: Check) -> Any:

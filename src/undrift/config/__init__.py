@@ -1,0 +1,28 @@
+"""Values that check and print themselves, and the errors that tell users what to mend."""
+
+from undrift.config.errors import UndriftError, at, shortened, unknown
+from undrift.config.fields import (
+    Config,
+    choice,
+    flag,
+    member,
+    real,
+    text,
+    whole,
+    wholes,
+)
+
+__all__ = [
+    "Config",
+    "UndriftError",
+    "at",
+    "choice",
+    "flag",
+    "member",
+    "real",
+    "shortened",
+    "text",
+    "unknown",
+    "whole",
+    "wholes",
+]
