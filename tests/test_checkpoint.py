@@ -15,9 +15,9 @@ from torch import Tensor
 from undrift import checkpoint
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.lock import Damaged
 from undrift.rounds import State
 from undrift.store import Store
+from undrift.system.files import Damaged
 
 
 def state(folder: Path | None = None, models: bool = True, t: int = 3) -> State:

@@ -19,8 +19,8 @@ from undrift.cli import main
 from undrift.config import UndriftError
 from undrift.experiment import Experiment
 from undrift.identity import last_data_dir, stored_experiment
-from undrift.lock import Lock
 from undrift.runner import Event, run
+from undrift.system.lock import Lock
 from undrift.verify import verify
 
 MODEL = "models/0-AdaBest-seed0.safetensors"

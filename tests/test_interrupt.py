@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from undrift.interrupt import Terminated, terminable, uninterrupted
+from undrift.system.signals import Terminated, terminable, uninterrupted
 
 
 def test_a_signal_waits_for_the_end_of_the_block() -> None:

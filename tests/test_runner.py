@@ -24,12 +24,13 @@ from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.experiment import Experiment
 from undrift.identity import stored_experiment
-from undrift.lock import Lock, replace_file, writing
 from undrift.metrics import Meter
 from undrift.metrics_file import MetricsFile
 from undrift.rounds import Server
 from undrift.runner import Event, run
 from undrift.runs import RunFolder, leg_name
+from undrift.system.files import replace_file, writing
+from undrift.system.lock import Lock
 
 
 def experiment(**options: Any) -> Experiment:

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.lock import Lock, holder
 from undrift.store import OVERHEAD, Index, Store
+from undrift.system.lock import Lock, holder
 
 N = 5
 ROW = 4 * N + 8 + 2 * OVERHEAD
@@ -397,7 +397,7 @@ def test_a_closed_store_leaves_the_folder_alone(tmp_path: Path) -> None:
 
 HOLD = """
 import sys
-from undrift.lock import Lock
+from undrift.system.lock import Lock
 lock = Lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
@@ -429,7 +429,7 @@ def test_a_number_is_no_lock(tmp_path: Path) -> None:
 
 def test_who_only_looks_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl")
-    monkeypatch.setattr("undrift.lock.PATIENCE", 60.0)
+    monkeypatch.setattr("undrift.system.lock.PATIENCE", 60.0)
     Lock(tmp_path).close()
     with (tmp_path / ".lock").open("rb") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.report.directory import ACCURACY, A, make_run
 from undrift.commands.watch import watch
 from undrift.config import UndriftError
-from undrift.lock import Lock, holder
 from undrift.report import read_run, rows
+from undrift.system.lock import Lock, holder
 from undrift.watch import folder as folder_module
 from undrift.watch.folder import Folder
 from undrift.watch.server import Answer, Server

@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.browser import Visit, chromium
 from tests.report.directory import ACCURACY, ROUNDS, A, B, make_run
-from undrift.lock import Lock
+from undrift.system.lock import Lock
 from undrift.watch.folder import Folder
 from undrift.watch.server import Server
 

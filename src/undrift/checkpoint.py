@@ -15,9 +15,9 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.lock import Damaged, replace_file
 from undrift.rounds import State
 from undrift.store import BUDGET, Index, Store
+from undrift.system.files import Damaged, replace_file
 from undrift.tensor_file import Content, checksum
 
 FORMAT = 2

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from undrift.entries import Place, Row
-from undrift.lock import Damaged, replace_file
+from undrift.system.files import Damaged, replace_file
 from undrift.tensor_file import read_tensors
 
 NAME = "checksums.json"

@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError
 
 from undrift import __version__
 from undrift.config import UndriftError
-from undrift.lock import NO_ROOM
+from undrift.system.files import NO_ROOM
 
 COMMANDS = {
     "demo": (

@@ -14,9 +14,9 @@ from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
 from undrift.entries import is_session
 from undrift.experiment import Experiment
-from undrift.lock import writing
 from undrift.names import labels
 from undrift.report.files import FORMAT, read_experiment, read_names
+from undrift.system.files import writing
 
 if TYPE_CHECKING:
     from undrift.task import Task

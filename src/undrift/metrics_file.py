@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from undrift.entries import Place, Row, read_row
-from undrift.lock import replace_file, writing
+from undrift.system.files import replace_file, writing
 
 
 class Tally:

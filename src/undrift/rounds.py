@@ -21,13 +21,13 @@ from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
 from undrift.exchange import Answer, Exchange, Items, Survey
-from undrift.interrupt import uninterrupted
 from undrift.keyed import Keyed
 from undrift.local import Work
 from undrift.one_thread import in_one_thread
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.store import Store
+from undrift.system.signals import uninterrupted
 from undrift.task import Task
 
 Population = Callable[[int], Sequence[int]]

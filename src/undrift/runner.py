@@ -23,13 +23,13 @@ from undrift.engines import Engine
 from undrift.engines import engine as make_engine
 from undrift.entries import Place, Row
 from undrift.experiment import Experiment
-from undrift.interrupt import uninterrupted
 from undrift.leg import Leg
-from undrift.lock import Damaged, replace_file, writing
 from undrift.one_thread import in_one_thread
 from undrift.origin import first_state
 from undrift.rounds import State, prepare
 from undrift.runs import RunFolder, leg_name
+from undrift.system.files import Damaged, replace_file, writing
+from undrift.system.signals import uninterrupted
 from undrift.task import Task
 
 Kind = Literal["start", "done", "begin", "round", "row", "end", "note"]

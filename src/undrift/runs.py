@@ -18,10 +18,11 @@ from undrift.data.federated import FederatedData
 from undrift.entries import Place, Row, is_session, is_verdict
 from undrift.experiment import Experiment
 from undrift.identity import facts_of, refuse_another
-from undrift.interrupt import uninterrupted
-from undrift.lock import Damaged, Lock, replace_file, writing
 from undrift.metrics_file import MetricsFile
 from undrift.names import labels
+from undrift.system.files import Damaged, replace_file, writing
+from undrift.system.lock import Lock
+from undrift.system.signals import uninterrupted
 from undrift.task import Task
 
 LONGEST, SHORTENED = 234, 60

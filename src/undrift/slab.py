@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from undrift.lock import Damaged, writing
+from undrift.system.files import Damaged, writing
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from undrift.lock import Damaged
+from undrift.system.files import Damaged
 
 DTYPES = {
     **{f"F{bits}": f"torch.float{bits}" for bits in (16, 32, 64)},

@@ -17,9 +17,10 @@ import numpy as np
 from undrift.checksums import NAME, Checksums
 from undrift.config import UndriftError
 from undrift.entries import Place, is_session, is_verdict, read_row
-from undrift.lock import Damaged, holder
 from undrift.metrics_file import Tally
 from undrift.report.files import read_experiment, read_names
+from undrift.system.files import Damaged
+from undrift.system.lock import holder
 from undrift.tensor_file import Content, checksum, read_tensors
 
 FACTS = (

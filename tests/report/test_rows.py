@@ -12,10 +12,10 @@ import pytest
 
 from tests.report.directory import A, B, make_run
 from undrift.config import UndriftError
-from undrift.lock import replace_file
 from undrift.metrics_file import MetricsFile
 from undrift.report import read_run, rows
 from undrift.report.rows import Rows
+from undrift.system.files import replace_file
 
 NAMES, SEEDS = {A, B}, {0, 1}
 

@@ -16,7 +16,7 @@ from undrift.commands.running import run as go
 from undrift.commands.whole import Whole
 from undrift.data.fetch import use_data_dir
 from undrift.identity import last_data_dir
-from undrift.interrupt import terminable
+from undrift.system.signals import terminable
 
 
 def fork(

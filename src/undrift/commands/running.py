@@ -17,7 +17,7 @@ from rich.console import Console
 from undrift.commands.progress import show_progress
 from undrift.commands.whole import Whole
 from undrift.config.choices import SAVE_EVERY, EngineName
-from undrift.interrupt import Terminated, terminable
+from undrift.system.signals import Terminated, terminable
 from undrift.trackers import Trackers
 
 if TYPE_CHECKING:

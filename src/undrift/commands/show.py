@@ -16,13 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from undrift.config import UndriftError, shortened
-from undrift.lock import holder
 from undrift.report import Run, read_run
 from undrift.report.files import is_folder
 from undrift.report.score import ACCURACY
 from undrift.report.summary import best_peak, latest
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix
+from undrift.system.lock import holder
 
 FILES = {
     "experiment.json": "settings and facts",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError
-from undrift.data.extras import needed
 from undrift.data.formats import reading
 from undrift.data.text import PAD, lines
+from undrift.system.extras import needed
 
 PADDING, UNKNOWN, BEGIN, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 FILES = ("vocab.txt", "tokenizer.json")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from undrift.config import UndriftError, unknown
-from undrift.data.extras import needed
 from undrift.data.formats import reading
 from undrift.data.text import lines
+from undrift.system.extras import needed
 
 BLOCK = 65_536
 """Rows that are kept as text at a time."""

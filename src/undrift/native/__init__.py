@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from undrift.config import UndriftError
-from undrift.lock import replace_file
+from undrift.system.files import replace_file
 
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
 FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from undrift.config import UndriftError, shortened
-from undrift.lock import replace_file, writing
 from undrift.report.figures import FORMATS
 from undrift.report.read import Run, merge, read_run
 from undrift.report.summary import Row, summarise
@@ -26,6 +25,7 @@ from undrift.report.tables import (
     rich_table,
     seeds_csv,
 )
+from undrift.system.files import replace_file, writing
 
 __all__ = [
     "FORMATS",

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undrift.lock import replace_file
 from undrift.report.palette import ink, inks
 from undrift.report.read import Run
 from undrift.report.rows import Floats
 from undrift.report.text import printable
 from undrift.report.units import percent, prefix
+from undrift.system.files import replace_file
 
 COLUMN, PAGE = 3.4, 7.0
 """inches: the width of one column and of a page of a two-column paper"""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
-from undrift.lock import holder
 from undrift.report.files import FILES, is_folder
 from undrift.report.panels import panel_data
 from undrift.report.parts import render_parts
@@ -17,6 +16,7 @@ from undrift.report.read import Run, merge, read_run, renamed
 from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
+from undrift.system.lock import holder
 
 Stamp = tuple[tuple[int, int] | None, ...]
 """time of the last change and size of each file; None for one that is not there"""

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from undrift.config import UndriftError, whole
-from undrift.data.extras import needed
 from undrift.data.fetch import data_dir, find
 from undrift.data.formats import reading
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
 from undrift.later import Tensor, torch
+from undrift.system.extras import needed
 
 LINES = ("stackoverflow.jsonl", "stackoverflow.jsonl.gz")
 HDF5 = ("stackoverflow_train.h5", "stackoverflow_test.h5")

@@ -1,0 +1,1 @@
+"""The operating system: files, locks, signals, optional packages."""
