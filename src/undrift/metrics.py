@@ -16,8 +16,8 @@ from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
 from undrift.local import Trainer
 from undrift.rounds import Round, State
-from undrift.stats import cosine
 from undrift.task import CHUNK, Task
+from undrift.vectors import cosine
 
 PART = 4 * CHUNK
 """Samples that a worker evaluates at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 from undrift.core import Part, RoundFacts, Struct, Vector, choice, real
-from undrift.stats import group_square_norms, spread
+from undrift.vectors import group_square_norms, spread
 
 
 @dataclass(frozen=True)

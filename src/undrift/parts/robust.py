@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undrift.core import Part, Struct, Vector, real, whole
-from undrift.stats import coordinate_mean, square_distances
+from undrift.vectors import coordinate_mean, square_distances
 
 
 @dataclass(frozen=True)
