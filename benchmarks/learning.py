@@ -20,8 +20,8 @@ import torch
 from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
-from undrift.data.fetch import use_data_dir
-from undrift.data.partition import PARTITIONS
+from undrift.data.files.fetch import use_data_dir
+from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import dataset
 from undrift.experiment import Experiment
 from undrift.names import algorithm

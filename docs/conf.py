@@ -14,7 +14,7 @@ import undrift
 from undrift import algorithms, parts
 from undrift.check import LAWS
 from undrift.cli import application
-from undrift.data.partition import PARTITIONS
+from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import SOURCES
 from undrift.models import MODELS
 from undrift.names import OPTIMISERS

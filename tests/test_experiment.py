@@ -15,10 +15,10 @@ import torch
 from undrift.algorithms import AdaBest
 from undrift.batches import Local
 from undrift.config import UndriftError
-from undrift.data.partition import IID, Dirichlet, federate
+from undrift.data.partition.partitions import IID, Dirichlet, federate
 from undrift.data.source import Source
 from undrift.data.sources import Digits
-from undrift.data.text import NO_TARGET
+from undrift.data.text.words import NO_TARGET
 from undrift.experiment import Experiment
 from undrift.identity import stored_experiment
 from undrift.models import MLP, Linear, Model, StackOverflowLSTM

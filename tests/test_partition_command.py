@@ -8,7 +8,7 @@ import pytest
 
 from undrift.commands.partition import partition_app
 from undrift.config import UndriftError
-from undrift.data.fetch import use_data_dir
+from undrift.data.files.fetch import use_data_dir
 
 SKEWED = "Dirichlet(clients=30, alpha=0.1)"
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from undrift.config import UndriftError
     from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
     from undrift.data import FederatedData
-    from undrift.data.partition import (
+    from undrift.data.partition.partitions import (
         IID,
         Dirichlet,
         DirichletTotal,
@@ -85,7 +85,7 @@ _LATER = {
     "undrift.config": ("UndriftError",),
     "undrift.core": ("Algorithm", "Client", "Part", "RoundFacts", "Struct"),
     "undrift.data": ("FederatedData",),
-    "undrift.data.partition": (
+    "undrift.data.partition.partitions": (
         *("IID", "Dirichlet", "DirichletTotal", "Natural", "Pachinko", "Saved", "Shards"),
         "federate",
     ),

@@ -16,9 +16,9 @@ from undrift.config import Config, UndriftError, at, flag, member, real, shorten
 from undrift.config.expressions import parse
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.data.partition import Partition, federate
+from undrift.data.partition.partitions import Partition, federate
 from undrift.data.source import DataSet, Source
-from undrift.data.text import Sequences
+from undrift.data.text.words import Sequences
 from undrift.later import torch
 from undrift.models import Model
 from undrift.names import algorithm

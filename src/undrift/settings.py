@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from undrift.batches import Local
 from undrift.config import Config, UndriftError, at, shortened, unknown
 from undrift.config.expressions import parse
-from undrift.data.partition import PARTITIONS
+from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
 from undrift.data.sources import dataset
 from undrift.models import MODELS

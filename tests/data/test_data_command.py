@@ -15,15 +15,15 @@ from tests.data.test_formats import idx_bytes
 from undrift.commands.data import data_app
 from undrift.commands.listing import list_
 from undrift.config import UndriftError
-from undrift.data import fetch
-from undrift.data.fetch import File
+from undrift.data.files import fetch
+from undrift.data.files.fetch import File
 from undrift.data.sources import MNIST, SOURCES, file_set
 
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("UNDRIFT_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr("undrift.data.download.WAIT", 0)
+    monkeypatch.setattr("undrift.data.files.download.WAIT", 0)
     file_set._read.cache_clear()
     yield
     fetch.use_data_dir(None)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.data.server import Server, serving
 from undrift.config import UndriftError
-from undrift.data import download, fetch
-from undrift.data.fetch import File
+from undrift.data.files import download, fetch
+from undrift.data.files.fetch import File
 
 CONTENT = bytes(range(256)) * 4000
 PATH = "/toy/numbers.bin"

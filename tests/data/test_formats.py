@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
-from undrift.data import formats
-from undrift.data.formats import (
+from undrift.data.files import formats
+from undrift.data.files.formats import (
     idx,
     read_bytes,
     read_idx,

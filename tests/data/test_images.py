@@ -14,7 +14,7 @@ import torch
 from tests.data.test_formats import idx_bytes
 from tests.data.test_plain_pickle import python2
 from undrift.config import UndriftError
-from undrift.data import fetch
+from undrift.data.files import fetch
 from undrift.data.source import Source
 from undrift.data.sources import (
     CIFAR10,
@@ -110,7 +110,7 @@ def test_counts_and_labels_are_checked(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def test_missing_files_are_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("undrift.data.download.WAIT", 0)
+    monkeypatch.setattr("undrift.data.files.download.WAIT", 0)
     for made in (MNIST(), FashionMNIST(), EMNIST(), CIFAR10(), CIFAR100()):
         with pytest.raises(UndriftError, match=f"{made.folder}/{made.files[0].name}: cannot be"):
             made.load(0)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from undrift.config import UndriftError
-from undrift.data.fetch import use_data_dir
-from undrift.data.partition import Natural, federate
+from undrift.data.files.fetch import use_data_dir
+from undrift.data.partition.partitions import Natural, federate
 from undrift.data.sources.femnist import FEMNIST, read_leaf
 
 

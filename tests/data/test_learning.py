@@ -9,7 +9,7 @@ from tests.data.real import FOLDER, real
 from tests.data.test_images import cifar100, write
 from tests.data.test_real_images import labelled100
 from undrift.config import UndriftError
-from undrift.data.fetch import use_data_dir
+from undrift.data.files.fetch import use_data_dir
 
 HALVES = ("train", "test")
 

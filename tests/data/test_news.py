@@ -12,13 +12,13 @@ import torch
 
 from tests.data.real import real
 from undrift.config import UndriftError
-from undrift.data.fetch import use_data_dir
-from undrift.data.partition import Natural, federate
+from undrift.data.files.fetch import use_data_dir
+from undrift.data.partition.partitions import Natural, federate
 from undrift.data.sources.agnews import AGNews
 from undrift.data.sources.newsgroups import Newsgroups20, body
 from undrift.data.sources.sent140 import Sent140
 from undrift.data.sources.stackoverflow import StackOverflow
-from undrift.data.text import NO_TARGET
+from undrift.data.text.words import NO_TARGET
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from undrift.config import UndriftError
 from undrift.data.own import from_arrays, from_dataset, from_huggingface, from_table
-from undrift.data.partition import Natural, federate
+from undrift.data.partition.partitions import Natural, federate
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(50, 3)), RNG.integers(4, size=50)

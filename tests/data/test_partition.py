@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
-from undrift.data.dealing import quotas, reassigned, rounded
 from undrift.data.federated import FederatedData
-from undrift.data.partition import (
+from undrift.data.partition.dealing import quotas, reassigned, rounded
+from undrift.data.partition.partitions import (
     IID,
     PARTITIONS,
     Dirichlet,

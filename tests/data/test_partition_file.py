@@ -10,9 +10,9 @@ from safetensors.numpy import load_file, save_file
 
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
-from undrift.data.partition import PARTITIONS, Dirichlet, Saved, federate
-from undrift.data.partition_file import PartitionFile, labels_hash, read_hash
-from undrift.data.skew import hellinger, label_entropy, total_variation
+from undrift.data.partition.partitions import PARTITIONS, Dirichlet, Saved, federate
+from undrift.data.partition.saved import PartitionFile, labels_hash, read_hash
+from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import Digits, Synthetic
 
 LABELS = np.array([0, 1, 0, 2, 1, 2, 2])

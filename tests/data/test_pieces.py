@@ -11,10 +11,10 @@ import torch
 from tests.data.real import real
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
-from undrift.data.fetch import use_data_dir
-from undrift.data.pieces import Pieces
+from undrift.data.files.fetch import use_data_dir
 from undrift.data.sources import dataset
-from undrift.data.text import most_frequent, words
+from undrift.data.text.pieces import Pieces
+from undrift.data.text.words import most_frequent, words
 from undrift.experiment import Experiment
 from undrift.models import MODELS
 

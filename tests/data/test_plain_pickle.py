@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.data.test_formats import frugal, mutations
 from undrift.config import UndriftError
-from undrift.data.plain_pickle import plain_pickle
+from undrift.data.files.plain_pickle import plain_pickle
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(4, 6)
 

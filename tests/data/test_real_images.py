@@ -21,9 +21,9 @@ from tests.data.test_images import (  # noqa: F401
 )
 from tests.data.test_plain_pickle import python2
 from undrift.config import UndriftError
-from undrift.data import fetch
-from undrift.data.formats import read_idx
-from undrift.data.partition import Pachinko, federate
+from undrift.data.files import fetch
+from undrift.data.files.formats import read_idx
+from undrift.data.partition.partitions import Pachinko, federate
 from undrift.data.sources import CIFAR10, CIFAR100, EMNIST, MNIST, FashionMNIST
 
 
@@ -50,7 +50,7 @@ def test_real_mnist() -> None:
 def test_real_mnist_from_a_server_that_breaks_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("undrift.data.download.WAIT", 0)
+    monkeypatch.setattr("undrift.data.files.download.WAIT", 0)
     monkeypatch.setenv("UNDRIFT_DATA_DIR", str(tmp_path / "cache"))
     folder = real(*(f"mnist/{name}" for name in MNIST_NAMES)) / "mnist"
     fetch.use_data_dir(None)

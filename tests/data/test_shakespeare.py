@@ -8,8 +8,8 @@ import torch
 
 from tests.data.real import real
 from undrift.config import UndriftError
-from undrift.data.fetch import use_data_dir
-from undrift.data.partition import Natural, federate
+from undrift.data.files.fetch import use_data_dir
+from undrift.data.partition.partitions import Natural, federate
 from undrift.data.sources.shakespeare import (
     SYMBOLS,
     TINY_SYMBOLS,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
-from undrift.data.split import for_training
-from undrift.data.text import (
+from undrift.data.partition.split import for_training
+from undrift.data.text.words import (
     NO_TARGET,
     PAD,
     UNKNOWN,

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from undrift.config import UndriftError
-from undrift.data import fetch as files
+from undrift.data.files import fetch as files
 from undrift.data.source import DataSet, Source
 from undrift.data.sources import SOURCES, dataset
 from undrift.data.sources.file_set import FileSet

@@ -14,7 +14,7 @@ from rich.progress import track
 from undrift.commands.running import Options, this_command
 from undrift.commands.running import run as go
 from undrift.commands.whole import Whole
-from undrift.data.fetch import use_data_dir
+from undrift.data.files.fetch import use_data_dir
 from undrift.identity import last_data_dir
 from undrift.system.signals import terminable
 

@@ -17,7 +17,7 @@ KINDS = {
     "algorithms": ("undrift.names", "NAMES"),
     "data": ("undrift.data.sources", "SOURCES"),
     "models": ("undrift.models", "MODELS"),
-    "partitions": ("undrift.data.partition", "PARTITIONS"),
+    "partitions": ("undrift.data.partition.partitions", "PARTITIONS"),
     "samplers": ("undrift.sampling", "SAMPLERS"),
 }
 """where the lists are"""

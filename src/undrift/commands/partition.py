@@ -17,10 +17,10 @@ from undrift.commands.whole import Whole
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.data.federated import FederatedData
-from undrift.data.fetch import use_data_dir
-from undrift.data.partition import PARTITIONS, federate
-from undrift.data.partition_file import PartitionFile
-from undrift.data.skew import hellinger, label_entropy, total_variation
+from undrift.data.files.fetch import use_data_dir
+from undrift.data.partition.partitions import PARTITIONS, federate
+from undrift.data.partition.saved import PartitionFile
+from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
 from undrift.report.figures import write_partition
 

@@ -90,7 +90,7 @@ def profile(
     json_
         Print one JSON object instead of tables.
     """
-    from undrift.data.fetch import use_data_dir
+    from undrift.data.files.fetch import use_data_dir
     from undrift.experiment import Experiment
 
     use_data_dir(data_dir)

@@ -48,7 +48,7 @@ class Options:
 
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
-    from undrift.data.fetch import use_data_dir
+    from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
     from undrift.runner import run as go
 

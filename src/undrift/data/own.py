@@ -26,9 +26,9 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.data.federated import Transform
+from undrift.data.files.tables import read_table
+from undrift.data.partition.split import for_training
 from undrift.data.source import Source
-from undrift.data.split import for_training
-from undrift.data.tables import read_table
 
 
 def from_arrays(

@@ -7,10 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from undrift.config import UndriftError, text
-from undrift.data.fetch import File
+from undrift.data.files.fetch import File
 from undrift.data.source import Source
 from undrift.data.sources.texts import ClassifiedTexts, Documents
-from undrift.data.text import table
+from undrift.data.text.words import table
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 TRAIN = File(

@@ -11,9 +11,9 @@ import numpy as np
 
 from undrift.config import UndriftError, choice
 from undrift.data.federated import Transform
-from undrift.data.fetch import File, find, locate
-from undrift.data.formats import read_bytes, rows, tar_files
-from undrift.data.plain_pickle import plain_pickle
+from undrift.data.files.fetch import File, find, locate
+from undrift.data.files.formats import read_bytes, rows, tar_files
+from undrift.data.files.plain_pickle import plain_pickle
 from undrift.data.source import Source
 from undrift.data.sources.images import ImageSet
 from undrift.data.transforms import Chain, FlipAndCrop, Normalise

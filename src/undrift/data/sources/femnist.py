@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from undrift.config import UndriftError, real, whole
-from undrift.data.fetch import data_dir
-from undrift.data.formats import read_bytes, reading, refuse
+from undrift.data.files.fetch import data_dir
+from undrift.data.files.formats import read_bytes, reading, refuse
+from undrift.data.partition.split import for_training
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
-from undrift.data.split import for_training
 from undrift.data.transforms import WHITE, Normalise
 from undrift.later import torch
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from undrift.config import Config
-from undrift.data.fetch import File, data_dir, find
+from undrift.data.files.fetch import File, data_dir, find
 from undrift.data.source import Source
 
 

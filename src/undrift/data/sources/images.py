@@ -8,7 +8,7 @@ import numpy as np
 
 from undrift.config import UndriftError
 from undrift.data.federated import Transform
-from undrift.data.fetch import data_dir, notice
+from undrift.data.files.fetch import data_dir, notice
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise

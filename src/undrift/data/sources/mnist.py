@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undrift.config import UndriftError
-from undrift.data.fetch import File, digest, find, locate
-from undrift.data.formats import read_idx
+from undrift.data.files.fetch import File, digest, find, locate
+from undrift.data.files.formats import read_idx
 from undrift.data.source import Source
 from undrift.data.sources.images import ImageSet, flat, grey, idx_names
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from undrift.config import UndriftError, flag, whole
-from undrift.data.fetch import File
-from undrift.data.formats import tar_files
+from undrift.data.files.fetch import File
+from undrift.data.files.formats import tar_files
 from undrift.data.source import Source
 from undrift.data.sources.texts import ClassifiedTexts, Documents
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from undrift.config import UndriftError, choice, real, text, whole
-from undrift.data.fetch import File
+from undrift.data.files.fetch import File
+from undrift.data.partition.split import for_training
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
-from undrift.data.split import for_training
-from undrift.data.text import Bags, bags, most_frequent, table
+from undrift.data.text.words import Bags, bags, most_frequent, table
 from undrift.later import Tensor, torch
 
 ARCHIVE = File(

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from undrift.config import UndriftError, real, whole
-from undrift.data.fetch import File
+from undrift.data.files.fetch import File
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
-from undrift.data.text import Windows, lines
+from undrift.data.text.words import Windows, lines
 from undrift.later import torch
 
 SYMBOLS = " !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"

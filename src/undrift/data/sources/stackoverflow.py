@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from undrift.config import UndriftError, whole
-from undrift.data.fetch import data_dir, find
-from undrift.data.formats import reading
+from undrift.data.files.fetch import data_dir, find
+from undrift.data.files.formats import reading
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
-from undrift.data.text import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
+from undrift.data.text.words import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
 from undrift.later import Tensor, torch
 from undrift.system.extras import needed
 

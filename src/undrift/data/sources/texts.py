@@ -6,11 +6,19 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from undrift.config import UndriftError, choice, text, whole
-from undrift.data.fetch import File, data_dir, find, locate, missing
-from undrift.data.pieces import Pieces
+from undrift.data.files.fetch import File, data_dir, find, locate, missing
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
-from undrift.data.text import Bags, Sequences, bags, flattened, most_frequent, sequences, words
+from undrift.data.text.pieces import Pieces
+from undrift.data.text.words import (
+    Bags,
+    Sequences,
+    bags,
+    flattened,
+    most_frequent,
+    sequences,
+    words,
+)
 from undrift.later import torch
 
 Documents = tuple[list[str], list[int]]

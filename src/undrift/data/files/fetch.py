@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from undrift.config import UndriftError
-from undrift.data.download import Failed, download
+from undrift.data.files.download import Failed, download
 
 log = logging.getLogger("undrift")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError
-from undrift.data.formats import reading
-from undrift.data.text import PAD, lines
+from undrift.data.files.formats import reading
+from undrift.data.text.words import PAD, lines
 from undrift.system.extras import needed
 
 PADDING, UNKNOWN, BEGIN, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from undrift.config import UndriftError, unknown
-from undrift.data.formats import reading
-from undrift.data.text import lines
+from undrift.data.files.formats import reading
+from undrift.data.text.words import lines
 from undrift.system.extras import needed
 
 BLOCK = 65_536

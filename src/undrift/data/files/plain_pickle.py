@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from undrift.config import UndriftError
-from undrift.data.formats import reading, refuse
+from undrift.data.files.formats import reading, refuse
 
 KIND = "pickle"
 

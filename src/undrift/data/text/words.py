@@ -20,7 +20,7 @@ from typing import BinaryIO, ClassVar, cast
 import numpy as np
 
 from undrift.config import UndriftError
-from undrift.data.formats import LIMIT, reading, refuse, zip_member
+from undrift.data.files.formats import LIMIT, reading, refuse, zip_member
 from undrift.later import Tensor, torch
 
 PAD, UNKNOWN = 0, 1

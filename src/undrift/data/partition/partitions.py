@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from undrift.config import Config, UndriftError, flag, real, text, whole
-from undrift.data.dealing import (
+from undrift.data.federated import FederatedData
+from undrift.data.partition.dealing import (
     Parts,
     classes_taken,
     dealt,
@@ -30,8 +31,7 @@ from undrift.data.dealing import (
     rounded,
     turns,
 )
-from undrift.data.federated import FederatedData
-from undrift.data.partition_file import PartitionFile, read_hash
+from undrift.data.partition.saved import PartitionFile, read_hash
 from undrift.data.source import DataSet
 from undrift.rng import stream
 

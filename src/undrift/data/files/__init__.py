@@ -1,0 +1,1 @@
+"""Files of data sets: fetching and reading them."""

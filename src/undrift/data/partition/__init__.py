@@ -1,0 +1,1 @@
+"""Partitions: who holds which samples."""
