@@ -13,7 +13,7 @@ from undrift.data import FederatedData
 from undrift.optim import Adam, RMSProp, SGDm
 from undrift.rounds import Round, rounds
 from undrift.sampling import Explicit
-from undrift.task import Task
+from undrift.training.task import Task
 
 ENGINES: dict[str, dict[str, Any]] = {
     "Sequential": {},

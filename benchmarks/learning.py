@@ -17,7 +17,6 @@ from pathlib import Path
 
 import torch
 
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.data.files.fetch import use_data_dir
@@ -26,6 +25,7 @@ from undrift.data.sources import dataset
 from undrift.experiment import Experiment
 from undrift.names import algorithm
 from undrift.sampling import Uniform
+from undrift.training.work import Local
 
 RESULTS = Path(__file__).parent / "learning.json"
 PAGE = Path(__file__).parent.parent / "docs" / "learning.md"

@@ -30,11 +30,11 @@ from benchmarks.tables import scale_tables
 from benchmarks.touched import measure_touched
 from benchmarks.workloads import WORKLOADS
 from undrift import engines
-from undrift.batches import Local
 from undrift.data import FederatedData
 from undrift.rounds import Round, rounds
 from undrift.sampling import Explicit, Sampler, Uniform
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.work import Local
 
 REGISTERED = [10**k for k in range(2, 7)]
 SAMPLED = [10, 100, 1000]

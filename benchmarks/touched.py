@@ -17,7 +17,7 @@ import torch
 from benchmarks.measure import circumstances, fresh, peak_memory
 from benchmarks.workloads import WORKLOADS
 from undrift.core import Struct
-from undrift.store import Store
+from undrift.training.memory import Store
 
 BUDGET = 6 * 10**8
 """bytes of rows that the store may keep in memory: the whole process takes less than 1 GB then"""

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from undrift.batches import Local
 from undrift.data import FederatedData
 from undrift.models import AdaBestCNN, FedGBOGRU, ResNet56
+from undrift.training.work import Local
 
 Samples = tuple[Tensor, Tensor]
 """Inputs and targets."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from undrift.batches import Batch, Local
+from undrift.training.work import Batch, Local
 
 MODES = ["bootstrap", "wrap", "drop", "keep"]
 SAMPLES = st.integers(1, 40)

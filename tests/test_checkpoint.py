@@ -16,8 +16,8 @@ from undrift import checkpoint
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.rounds import State
-from undrift.store import Store
 from undrift.system.files import Damaged
+from undrift.training.memory import Store
 
 
 def state(folder: Path | None = None, models: bool = True, t: int = 3) -> State:

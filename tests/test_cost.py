@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from undrift.algorithms import FedAvg, FedProx, Mime, MimeLite
-from undrift.batches import Local
 from undrift.commands.cost import cost as command
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Part, RoundFacts, Struct, Vector
@@ -49,7 +48,8 @@ from undrift.optim import SGDm
 from undrift.parts import ServerOpt
 from undrift.rounds import rounds
 from undrift.sampling import Uniform
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.work import Local
 
 NAMES = [
     "FedAvg()",

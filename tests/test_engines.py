@@ -20,17 +20,17 @@ from torch import Tensor, nn
 
 from undrift import native
 from undrift.algorithms import AdaBest, FedAvg, MimeLite
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
-from undrift.local import ClientError, Trainer, Work, client_rounds
 from undrift.native.recorded import Recorded
 from undrift.rounds import Round, prepare, rounds
 from undrift.sampling import Uniform
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import ClientError, Trainer, Work, client_rounds
+from undrift.training.work import Local
 
 SAMPLES = 11
 

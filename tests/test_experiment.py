@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from undrift.algorithms import AdaBest
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.data.partition.partitions import IID, Dirichlet, federate
 from undrift.data.source import Source
@@ -26,6 +25,7 @@ from undrift.names import algorithm
 from undrift.runner import run
 from undrift.runs import RunFolder
 from undrift.sampling import Uniform
+from undrift.training.work import Local
 
 
 def experiment(**options: Any) -> Experiment:

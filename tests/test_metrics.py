@@ -14,7 +14,7 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
 from undrift.metrics import PART, Meter
 from undrift.rounds import Round
-from undrift.task import PADDING
+from undrift.training.task import PADDING
 
 
 class Tokens(torch.nn.Module):

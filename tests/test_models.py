@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from undrift.algorithms import FedAvg
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.cost import forward_flops
@@ -22,7 +21,8 @@ from undrift.models import MODELS, Model, Shape
 from undrift.models.layers import ChannelsLast, Padded
 from undrift.rounds import rounds
 from undrift.sampling import Uniform
-from undrift.task import Task, suitable_loss
+from undrift.training.task import Task, suitable_loss
+from undrift.training.work import Local
 
 needs_transformers = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None,

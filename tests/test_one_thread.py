@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
@@ -18,7 +17,8 @@ from undrift.experiment import Experiment
 from undrift.names import algorithm
 from undrift.rounds import rounds
 from undrift.runner import run
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.work import Local
 
 COUNTS = (1, 2, 3)
 

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Sequential
-from undrift.local import ClientError
 from undrift.names import algorithm
 from undrift.rounds import Round, State, rounds
 from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, Sampler, Uniform
-from undrift.task import Task, squared_error
+from undrift.training.task import Task, squared_error
+from undrift.training.trainer import ClientError
+from undrift.training.work import Local
 
 SIZES = (4, 7, 5, 9, 6)
 EVERYBODY = Bernoulli(1.0)

@@ -12,14 +12,14 @@ from torch import nn
 
 from undrift import native
 from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, SCAFFOLDm
-from undrift.batches import Local
 from undrift.core import Algorithm, Client, Grad, Struct, Vector
 from undrift.data.federated import FederatedData
-from undrift.local import Trainer, Work, client_rounds
 from undrift.native.plan import CODE
 from undrift.native.recorded import Recorded
 from undrift.native.rule import recipe
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import Trainer, Work, client_rounds
+from undrift.training.work import Local
 
 LOCAL = Local(lr=0.05, weight_decay=0.01, batch_size=4, epochs=2, batching="keep")
 """with a smaller batch at the end of each epoch, so that a client's steps have several parts"""

@@ -224,7 +224,7 @@ def test_checkpoints_that_only_cannot_be_used_now_are_left_alone(
     elif case == "another version":
         monkeypatch.setattr("undrift.checkpoint.FORMAT", 99)
     else:
-        monkeypatch.setattr("undrift.store.Lock", no_room)
+        monkeypatch.setattr("undrift.training.memory.Lock", no_room)
     with pytest.raises(UndriftError, match=r"in use|version|make room"):
         play(half)
     if case == "in use":

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undrift.batches import Local
 from undrift.cli import main
 from undrift.config import UndriftError
 from undrift.experiment import Experiment
 from undrift.settings import read_change, write
+from undrift.training.work import Local
 
 GOOD = """\
 # sampler = "one that is commented out"

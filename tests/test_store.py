@@ -23,8 +23,8 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.store import OVERHEAD, Index, Store
 from undrift.system.lock import Lock, holder
+from undrift.training.memory import OVERHEAD, Index, Store
 
 N = 5
 ROW = 4 * N + 8 + 2 * OVERHEAD

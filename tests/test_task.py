@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
-from undrift.local import Trainer, Work
 from undrift.names import algorithm
 from undrift.rounds import Round, rounds
 from undrift.sampling import Uniform
-from undrift.task import CHUNK, PADDING, Task, next_token, suitable_loss
+from undrift.training.task import CHUNK, PADDING, Task, next_token, suitable_loss
+from undrift.training.trainer import Trainer, Work
+from undrift.training.work import Local
 
 
 def play(

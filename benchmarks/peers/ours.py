@@ -7,9 +7,9 @@ from with_torch import client, dead, model
 from work import BATCH, CLIENTS, DECAY, LR, Watch, order
 
 import undrift
-from undrift.batches import Local
 from undrift.data import FederatedData
 from undrift.rounds import rounds
+from undrift.training.work import Local
 
 try:
     from undrift.engines import Compiled

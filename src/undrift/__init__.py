@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         MimeLite,
         SCAFFOLDm,
     )
-    from undrift.batches import Local
     from undrift.check import LAWS, LawBroken, check_algorithm
     from undrift.config import UndriftError
     from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
@@ -73,14 +72,15 @@ if TYPE_CHECKING:
     from undrift.rounds import Round, State, rounds
     from undrift.runner import Event, run
     from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
-    from undrift.task import Task
+    from undrift.training.task import Task
+    from undrift.training.work import Local
 
 _LATER = {
     "undrift.algorithms": (
         *("MFL", "SCAFFOLD", "AdaBest", "FedAvg", "FedDyn", "FedGBO", "FedNova", "FedProx"),
         *("Mime", "MimeLite", "SCAFFOLDm"),
     ),
-    "undrift.batches": ("Local",),
+    "undrift.training.work": ("Local",),
     "undrift.check": ("LAWS", "LawBroken", "check_algorithm"),
     "undrift.config": ("UndriftError",),
     "undrift.core": ("Algorithm", "Client", "Part", "RoundFacts", "Struct"),
@@ -102,7 +102,7 @@ _LATER = {
     "undrift.rounds": ("Round", "State", "rounds"),
     "undrift.runner": ("Event", "run"),
     "undrift.sampling": ("MD", "AdaFL", "Bernoulli", "Explicit", "RoundRobin", "Uniform"),
-    "undrift.task": ("Task",),
+    "undrift.training.task": ("Task",),
 }
 """what is imported when it is first asked for, so that the command line answers at once"""
 

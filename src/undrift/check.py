@@ -15,17 +15,17 @@ from torch import Tensor, nn
 
 from undrift import checkpoint
 from undrift.arithmetic import misaligned
-from undrift.batches import Local
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm, Part, Struct
 from undrift.cost import messages
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Engine, Sequential, Threads
-from undrift.local import Trainer
 from undrift.replay import Plan, Snapshot, replay
 from undrift.rounds import Round, State, rounds
 from undrift.sampling import Explicit
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import Trainer
+from undrift.training.work import Local
 
 
 class LawBroken(AssertionError):

@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from undrift.core import Algorithm, Client, Grad, RoundFacts, Struct, weighted_mean
-from undrift.task import Task
+from undrift.training.task import Task
 
 Terms = dict[str, float]
 

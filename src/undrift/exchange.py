@@ -10,8 +10,8 @@ from torch import Tensor
 
 from undrift.aggregate import first_bad, nbytes
 from undrift.core import Algorithm, Struct
-from undrift.local import Delivery, Trainer, Work, client_rounds, client_survey
-from undrift.store import Store
+from undrift.training.memory import Store
+from undrift.training.trainer import Delivery, Trainer, Work, client_rounds, client_survey
 
 
 @dataclass(frozen=True)

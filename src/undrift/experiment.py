@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undrift.batches import Local
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.config.expressions import parse
 from undrift.core import Algorithm
@@ -26,10 +25,11 @@ from undrift.origin import Origin
 from undrift.rng import stream, torch_stream
 from undrift.sampling import FixedSize, Sampler, Urn
 from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write
+from undrift.training.work import Local
 
 if TYPE_CHECKING:
     from undrift.engines import Engine
-    from undrift.task import Task
+    from undrift.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Experiment(Config):
 
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
-        from undrift.task import Task, suitable_loss
+        from undrift.training.task import Task, suitable_loss
 
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)

@@ -19,7 +19,7 @@ from undrift.report.files import FORMAT, read_experiment, read_names
 from undrift.system.files import writing
 
 if TYPE_CHECKING:
-    from undrift.task import Task
+    from undrift.training.task import Task
 
 DATA = ("clients", "train_samples", "test_samples", "checksum")
 """facts that tell whether the data are those that a run began with"""

@@ -16,7 +16,7 @@ from undrift.engines import Engine, usual_engine
 from undrift.metrics import Meter
 from undrift.one_thread import in_one_thread
 from undrift.rounds import Round, State, rounds, start
-from undrift.task import Task
+from undrift.training.task import Task
 
 if TYPE_CHECKING:
     from undrift.experiment import Experiment

@@ -14,9 +14,9 @@ from undrift.core import Algorithm
 from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
-from undrift.local import Trainer
 from undrift.rounds import Round, State
-from undrift.task import CHUNK, Task
+from undrift.training.task import CHUNK, Task
+from undrift.training.trainer import Trainer
 from undrift.vectors import cosine
 
 PART = 4 * CHUNK

@@ -13,7 +13,7 @@ from undrift.names import algorithm
 
 if TYPE_CHECKING:
     from undrift.rounds import State
-    from undrift.task import Task
+    from undrift.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def carry(
     corrections that only its own algorithm understands.
     """
     from undrift.rounds import State
-    from undrift.store import Store
+    from undrift.training.memory import Store
 
     x = state.server.x
     here, there = (_memory(one, x, task) for one in (source, made))

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undrift.batches import Batch, Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Sequential
 from undrift.rounds import rounds
 from undrift.sampling import Cohort, Sampler, Urn
-from undrift.task import Loss, Task, suitable_loss
+from undrift.training.task import Loss, Task, suitable_loss
+from undrift.training.work import Batch, Local
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from undrift.aggregate import AllUploads, Mean, Uploads, nbytes
-from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
 from undrift.exchange import Answer, Exchange, Items, Survey
 from undrift.keyed import Keyed
-from undrift.local import Work
 from undrift.one_thread import in_one_thread
 from undrift.rng import stream
 from undrift.sampling import Cohort, Sampler, Uniform, Urn
-from undrift.store import Store
 from undrift.system.signals import uninterrupted
-from undrift.task import Task
+from undrift.training.memory import Store
+from undrift.training.task import Task
+from undrift.training.trainer import Work
+from undrift.training.work import Local
 
 Population = Callable[[int], Sequence[int]]
 """Round to the ids of the clients that are registered in it."""

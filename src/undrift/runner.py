@@ -30,7 +30,7 @@ from undrift.rounds import State, prepare
 from undrift.runs import RunFolder, leg_name
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.signals import uninterrupted
-from undrift.task import Task
+from undrift.training.task import Task
 
 Kind = Literal["start", "done", "begin", "round", "row", "end", "note"]
 

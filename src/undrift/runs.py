@@ -23,7 +23,7 @@ from undrift.names import labels
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.lock import Lock
 from undrift.system.signals import uninterrupted
-from undrift.task import Task
+from undrift.training.task import Task
 
 LONGEST, SHORTENED = 234, 60
 """bytes in the name of a leg, so that `.NAME.safetensors.partial` is no longer than file systems

@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from undrift.batches import Local
 from undrift.config import Config, UndriftError, at, shortened, unknown
 from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
@@ -24,6 +23,7 @@ from undrift.data.sources import dataset
 from undrift.models import MODELS
 from undrift.sampling import SAMPLERS
 from undrift.toml_lines import Place, find_keys
+from undrift.training.work import Local
 
 TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
     "data": dataset,

@@ -25,7 +25,7 @@ from undrift.data.text.words import (
     table,
     words,
 )
-from undrift.task import PADDING
+from undrift.training.task import PADDING
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcdef"), max_size=9), min_size=1, max_size=8)
 

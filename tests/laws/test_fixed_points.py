@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from undrift.batches import Local
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.names import algorithm
 from undrift.replay import Plan, Snapshot, replay
 from undrift.rounds import rounds, start
 from undrift.sampling import MD, Sampler, Uniform
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.work import Local
 
 Array = np.ndarray
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from tests.laws.play import play
 from tests.laws.reference import random_problem
-from undrift.batches import Local
 from undrift.core import RoundFacts, Struct, UndriftError, weighted_mean
 from undrift.data.federated import FederatedData
 from undrift.names import algorithm
@@ -24,7 +23,8 @@ from undrift.parts import Clip, FedGLAD
 from undrift.replay import Plan, Snapshot, replay
 from undrift.rounds import State, rounds
 from undrift.sampling import Explicit
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.work import Local
 
 PROBLEM = random_problem(
     5, clients=5, rounds=5, unequal_steps=True, changing_population=True, with_void_round=True

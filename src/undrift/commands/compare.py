@@ -95,8 +95,8 @@ def compare(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    from undrift.batches import Local
     from undrift.experiment import Experiment
+    from undrift.training.work import Local
 
     if seeds < 1:
         raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")

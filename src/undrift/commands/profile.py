@@ -24,8 +24,8 @@ from undrift.later import Tensor
 if TYPE_CHECKING:
     from undrift.data.federated import FederatedData
     from undrift.experiment import Experiment
-    from undrift.local import Trainer
-    from undrift.task import Task
+    from undrift.training.task import Task
+    from undrift.training.trainer import Trainer
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -11,9 +11,9 @@ from torch import Tensor
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.keyed import Keyed
-from undrift.local import Trainer
 from undrift.native.recorded import Recorded
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import Trainer
 
 A = TypeVar("A")
 B = TypeVar("B")

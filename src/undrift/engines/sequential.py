@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from undrift.local import Trainer
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import Trainer
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from undrift.config import UndriftError
-from undrift.local import Trainer
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import Trainer
 
 A = TypeVar("A")
 B = TypeVar("B")

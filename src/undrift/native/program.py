@@ -19,7 +19,7 @@ from undrift.keyed import Keyed, draws
 from undrift.native.calls import Call, Unsuitable, memory
 from undrift.native.recurrent import FastRecurrent
 from undrift.native.rows import in_place
-from undrift.task import Task
+from undrift.training.task import Task
 
 aten = torch.ops.aten
 

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from undrift.core import Algorithm, Struct
 from undrift.keyed import Keyed
-from undrift.local import Start, Trainer, Work, named
 from undrift.native import problem
 from undrift.native.calls import Unsuitable
 from undrift.native.program import Program, record
 from undrift.native.route import CHUNK_BYTES, Part, Route
 from undrift.native.rule import Recipe, Step, recipe
 from undrift.rng import stream
-from undrift.task import Task
+from undrift.training.task import Task
+from undrift.training.trainer import Start, Trainer, Work, named
 
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""

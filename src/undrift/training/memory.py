@@ -22,9 +22,9 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.slab import Field, Slab
 from undrift.system.files import sync, writing
 from undrift.system.lock import Lock
+from undrift.training.slab import Field, Slab
 
 BUDGET = 256 * 2**20
 OVERHEAD = 1024

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undrift.batches import Batch, Local
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.keyed import Keyed
 from undrift.rng import number, stream
-from undrift.task import CHUNK, Task
+from undrift.training.task import CHUNK, Task
+from undrift.training.work import Batch, Local
 
 
 class ClientError(RuntimeError):

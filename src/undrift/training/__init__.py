@@ -1,0 +1,1 @@
+"""Training of one client: task, local work, trainer, memory."""
