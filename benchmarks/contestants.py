@@ -10,9 +10,9 @@ from undrift import engines
 from undrift.algorithms import MFL, SCAFFOLD, AdaBest, FedAvg, FedDyn, FedGBO, MimeLite
 from undrift.core import Algorithm
 from undrift.data import FederatedData
+from undrift.federation.rounds import Round, rounds
+from undrift.federation.sampling import Explicit
 from undrift.optim import Adam, RMSProp, SGDm
-from undrift.rounds import Round, rounds
-from undrift.sampling import Explicit
 from undrift.training.task import Task
 
 ENGINES: dict[str, dict[str, Any]] = {

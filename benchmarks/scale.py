@@ -31,8 +31,8 @@ from benchmarks.touched import measure_touched
 from benchmarks.workloads import WORKLOADS
 from undrift import engines
 from undrift.data import FederatedData
-from undrift.rounds import Round, rounds
-from undrift.sampling import Explicit, Sampler, Uniform
+from undrift.federation.rounds import Round, rounds
+from undrift.federation.sampling import Explicit, Sampler, Uniform
 from undrift.training.task import Task
 from undrift.training.work import Local
 

@@ -22,8 +22,8 @@ from benchmarks.measure import circumstances, interleave, store_results
 from undrift import FedAvg, Local, Task, rounds
 from undrift.data import FederatedData
 from undrift.engines import Compiled
+from undrift.federation.sampling import Explicit
 from undrift.native.route import Route
-from undrift.sampling import Explicit
 
 STEPS, LR = 10, 0.1
 

@@ -6,7 +6,7 @@ import torch
 
 import undrift
 from undrift.core import whole
-from undrift.sampling import Cohort, FixedSize, Urn
+from undrift.federation.sampling import Cohort, FixedSize, Urn
 
 
 @dataclass(frozen=True)

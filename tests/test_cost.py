@@ -42,12 +42,12 @@ from undrift.cost_tables import (
     text,
 )
 from undrift.data.federated import FederatedData
+from undrift.federation.rounds import rounds
+from undrift.federation.sampling import Uniform
 from undrift.models import MLP
 from undrift.names import algorithm
 from undrift.optim import SGDm
 from undrift.parts import ServerOpt
-from undrift.rounds import rounds
-from undrift.sampling import Uniform
 from undrift.training.task import Task
 from undrift.training.work import Local
 

@@ -25,9 +25,9 @@ from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
+from undrift.federation.rounds import Round, prepare, rounds
+from undrift.federation.sampling import Uniform
 from undrift.native.recorded import Recorded
-from undrift.rounds import Round, prepare, rounds
-from undrift.sampling import Uniform
 from undrift.training.task import Task
 from undrift.training.trainer import ClientError, Trainer, Work, client_rounds
 from undrift.training.work import Local

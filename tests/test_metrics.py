@@ -12,8 +12,8 @@ from undrift import FedAvg, FedGLAD, Local, Task, Uniform, rounds
 from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
+from undrift.federation.rounds import Round
 from undrift.metrics import PART, Meter
-from undrift.rounds import Round
 from undrift.training.task import PADDING
 
 

@@ -17,10 +17,10 @@ from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.cost import forward_flops
 from undrift.data.federated import FederatedData
+from undrift.federation.rounds import rounds
+from undrift.federation.sampling import Uniform
 from undrift.models import MODELS, Model, Shape
 from undrift.models.layers import ChannelsLast, Padded
-from undrift.rounds import rounds
-from undrift.sampling import Uniform
 from undrift.training.task import Task, suitable_loss
 from undrift.training.work import Local
 

@@ -14,8 +14,8 @@ from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
 from undrift.experiment import Experiment
+from undrift.federation.rounds import rounds
 from undrift.names import algorithm
-from undrift.rounds import rounds
 from undrift.runner import run
 from undrift.training.task import Task
 from undrift.training.work import Local

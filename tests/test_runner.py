@@ -23,10 +23,10 @@ from safetensors.torch import load_file
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.experiment import Experiment
+from undrift.federation.rounds import Server
 from undrift.identity import stored_experiment
 from undrift.metrics import Meter
 from undrift.metrics_file import MetricsFile
-from undrift.rounds import Server
 from undrift.runner import Event, run
 from undrift.runs import RunFolder, leg_name
 from undrift.system.files import replace_file, writing

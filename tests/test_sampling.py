@@ -12,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
+from undrift.federation.sampling import (
+    MD,
+    AdaFL,
+    Bernoulli,
+    Explicit,
+    RoundRobin,
+    Sampler,
+    Uniform,
+    Urn,
+)
 from undrift.rng import stream
-from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Sampler, Uniform, Urn
 
 IDS = np.array([1, 3, 4, 7, 8, 9])  # of ten clients, these are registered
 SIZES = np.array([10, 20, 30, 40, 0, 100])

@@ -8,7 +8,7 @@ from work import BATCH, CLIENTS, DECAY, LR, Watch, order
 
 import undrift
 from undrift.data import FederatedData
-from undrift.rounds import rounds
+from undrift.federation.rounds import rounds
 from undrift.training.work import Local
 
 try:

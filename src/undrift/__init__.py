@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     )
     from undrift.data.sources import Digits, Synthetic
     from undrift.experiment import Experiment
+    from undrift.federation.rounds import Round, State, rounds
+    from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
     from undrift.history import History
     from undrift.names import algorithm
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
@@ -69,9 +71,7 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from undrift.replay import Plan, Snapshot, replay
-    from undrift.rounds import Round, State, rounds
     from undrift.runner import Event, run
-    from undrift.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
     from undrift.training.task import Task
     from undrift.training.work import Local
 
@@ -99,9 +99,16 @@ _LATER = {
         *("Krum", "LocalOpt", "Median", "Prox", "ServerOpt", "TrimmedMean"),
     ),
     "undrift.replay": ("Plan", "Snapshot", "replay"),
-    "undrift.rounds": ("Round", "State", "rounds"),
+    "undrift.federation.rounds": ("Round", "State", "rounds"),
     "undrift.runner": ("Event", "run"),
-    "undrift.sampling": ("MD", "AdaFL", "Bernoulli", "Explicit", "RoundRobin", "Uniform"),
+    "undrift.federation.sampling": (
+        "MD",
+        "AdaFL",
+        "Bernoulli",
+        "Explicit",
+        "RoundRobin",
+        "Uniform",
+    ),
     "undrift.training.task": ("Task",),
 }
 """what is imported when it is first asked for, so that the command line answers at once"""

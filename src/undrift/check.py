@@ -20,9 +20,9 @@ from undrift.core import Algorithm, Part, Struct
 from undrift.cost import messages
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Engine, Sequential, Threads
+from undrift.federation.rounds import Round, State, rounds
+from undrift.federation.sampling import Explicit
 from undrift.replay import Plan, Snapshot, replay
-from undrift.rounds import Round, State, rounds
-from undrift.sampling import Explicit
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 from undrift.training.work import Local

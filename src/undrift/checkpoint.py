@@ -15,7 +15,7 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.core import Struct
-from undrift.rounds import State
+from undrift.federation.rounds import State
 from undrift.system.files import Damaged, replace_file
 from undrift.tensor_file import Content, checksum
 from undrift.training.memory import BUDGET, Index, Store

@@ -18,12 +18,12 @@ from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.source import DataSet, Source
 from undrift.data.text.words import Sequences
+from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import torch
 from undrift.models import Model
 from undrift.names import algorithm
 from undrift.origin import Origin
 from undrift.rng import stream, torch_stream
-from undrift.sampling import FixedSize, Sampler, Urn
 from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.training.work import Local
 
@@ -151,8 +151,8 @@ class Experiment(Config):
 
     def check(self) -> tuple[Task, FederatedData]:
         """Refuse what cannot work before anything runs; the first seed's task and data."""
+        from undrift.federation.rounds import require_quorum
         from undrift.keyed import Keyed
-        from undrift.rounds import require_quorum
 
         for made in self.algorithms:
             require_quorum(made, self.sampler)

@@ -13,11 +13,11 @@ from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
 from undrift.engines import engine as make_engine
 from undrift.experiment import Experiment
+from undrift.federation.rounds import State, start
 from undrift.identity import stored_experiment, stored_sessions
 from undrift.leg import Leg
 from undrift.names import algorithm, labels
 from undrift.origin import Origin, carry, first_state, origin_file
-from undrift.rounds import State, start
 from undrift.runner import checkpoints, engine_of, round_of
 from undrift.runs import RunFolder, leg_name
 from undrift.system.files import writing

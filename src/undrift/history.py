@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undrift.config import UndriftError, shortened, unknown
+from undrift.federation.rounds import Round
 from undrift.report.read import merge, read_run
-from undrift.rounds import Round
 from undrift.system.files import writing
 
 if TYPE_CHECKING:

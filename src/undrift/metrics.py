@@ -14,7 +14,7 @@ from undrift.core import Algorithm
 from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
-from undrift.rounds import Round, State
+from undrift.federation.rounds import Round, State
 from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer
 from undrift.vectors import cosine

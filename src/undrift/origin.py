@@ -12,7 +12,7 @@ from undrift.later import torch
 from undrift.names import algorithm
 
 if TYPE_CHECKING:
-    from undrift.rounds import State
+    from undrift.federation.rounds import State
     from undrift.training.task import Task
 
 
@@ -70,7 +70,7 @@ def carry(
     that is told to begin anew, goes on with the deployed model, since a cloud model may hold
     corrections that only its own algorithm understands.
     """
-    from undrift.rounds import State
+    from undrift.federation.rounds import State
     from undrift.training.memory import Store
 
     x = state.server.x

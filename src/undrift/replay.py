@@ -14,8 +14,8 @@ from undrift.config import UndriftError
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Sequential
-from undrift.rounds import rounds
-from undrift.sampling import Cohort, Sampler, Urn
+from undrift.federation.rounds import rounds
+from undrift.federation.sampling import Cohort, Sampler, Urn
 from undrift.training.task import Loss, Task, suitable_loss
 from undrift.training.work import Batch, Local
 

@@ -23,10 +23,10 @@ from undrift.engines import Engine
 from undrift.engines import engine as make_engine
 from undrift.entries import Place, Row
 from undrift.experiment import Experiment
+from undrift.federation.rounds import State, prepare
 from undrift.leg import Leg
 from undrift.one_thread import in_one_thread
 from undrift.origin import first_state
-from undrift.rounds import State, prepare
 from undrift.runs import RunFolder, leg_name
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.signals import uninterrupted

@@ -20,8 +20,8 @@ from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
 from undrift.data.sources import dataset
+from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS
-from undrift.sampling import SAMPLERS
 from undrift.toml_lines import Place, find_keys
 from undrift.training.work import Local
 

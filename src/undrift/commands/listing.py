@@ -18,7 +18,7 @@ KINDS = {
     "data": ("undrift.data.sources", "SOURCES"),
     "models": ("undrift.models", "MODELS"),
     "partitions": ("undrift.data.partition.partitions", "PARTITIONS"),
-    "samplers": ("undrift.sampling", "SAMPLERS"),
+    "samplers": ("undrift.federation.sampling", "SAMPLERS"),
 }
 """where the lists are"""
 

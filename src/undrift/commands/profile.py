@@ -117,9 +117,9 @@ def measured(
 ) -> tuple[cProfile.Profile, float]:
     """What a profiler saw of some rounds of the first algorithm, and how long they took."""
     from undrift.cost import RoundCost
+    from undrift.federation.rounds import rounds as play
     from undrift.metrics import Meter
     from undrift.one_thread import one_thread
-    from undrift.rounds import rounds as play
 
     made = experiment.algorithms[0]
     meter = Meter(made, task, data, RoundCost.of(made, task, data.example), engine)

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undrift.aggregate import AllUploads, Mean, Uploads, nbytes
 from undrift.config import UndriftError
 from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
-from undrift.exchange import Answer, Exchange, Items, Survey
+from undrift.federation.aggregate import AllUploads, Mean, Uploads, nbytes
+from undrift.federation.jobs import Answer, Exchange, Items, Survey
+from undrift.federation.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.keyed import Keyed
 from undrift.one_thread import in_one_thread
 from undrift.rng import stream
-from undrift.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.system.signals import uninterrupted
 from undrift.training.memory import Store
 from undrift.training.task import Task

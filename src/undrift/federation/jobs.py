@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from undrift.aggregate import first_bad, nbytes
 from undrift.core import Algorithm, Struct
+from undrift.federation.aggregate import first_bad, nbytes
 from undrift.training.memory import Store
 from undrift.training.trainer import Delivery, Trainer, Work, client_rounds, client_survey
 

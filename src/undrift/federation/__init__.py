@@ -1,0 +1,1 @@
+"""Rounds of many clients: sampling, jobs, aggregation, the server."""
