@@ -14,7 +14,10 @@ from undrift.algorithms import FedAvg, FedProx, Mime, MimeLite
 from undrift.commands.cost import cost as command
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Part, RoundFacts, Struct, Vector
-from undrift.cost import (
+from undrift.data.federated import FederatedData
+from undrift.federation.rounds import rounds
+from undrift.federation.sampling import Uniform
+from undrift.measure.cost import (
     RoundCost,
     Size,
     add,
@@ -27,7 +30,7 @@ from undrift.cost import (
     storage,
     vector_work,
 )
-from undrift.cost_tables import (
+from undrift.measure.cost_tables import (
     ADJUSTMENTS,
     ALGORITHMS,
     OPTIMISERS,
@@ -41,9 +44,6 @@ from undrift.cost_tables import (
     table,
     text,
 )
-from undrift.data.federated import FederatedData
-from undrift.federation.rounds import rounds
-from undrift.federation.sampling import Uniform
 from undrift.models import MLP
 from undrift.names import algorithm
 from undrift.optim import SGDm

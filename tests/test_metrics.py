@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from undrift import FedAvg, FedGLAD, Local, Task, Uniform, rounds
-from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
 from undrift.federation.rounds import Round
-from undrift.metrics import PART, Meter
+from undrift.measure.cost import RoundCost
+from undrift.measure.metrics import PART, Meter
 from undrift.training.task import PADDING
 
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from undrift.algorithms import FedAvg
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
-from undrift.cost import forward_flops
 from undrift.data.federated import FederatedData
 from undrift.federation.rounds import rounds
 from undrift.federation.sampling import Uniform
+from undrift.measure.cost import forward_flops
 from undrift.models import MODELS, Model, Shape
 from undrift.models.layers import ChannelsLast, Padded
 from undrift.training.task import Task, suitable_loss

@@ -25,7 +25,7 @@ from undrift.data.federated import FederatedData
 from undrift.experiment import Experiment
 from undrift.federation.rounds import Server
 from undrift.identity import stored_experiment
-from undrift.metrics import Meter
+from undrift.measure.metrics import Meter
 from undrift.metrics_file import MetricsFile
 from undrift.runner import Event, run
 from undrift.runs import RunFolder, leg_name

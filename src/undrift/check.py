@@ -17,11 +17,11 @@ from undrift import checkpoint
 from undrift.arithmetic import misaligned
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm, Part, Struct
-from undrift.cost import messages
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Engine, Sequential, Threads
 from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import Explicit
+from undrift.measure.cost import messages
 from undrift.replay import Plan, Snapshot, replay
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer

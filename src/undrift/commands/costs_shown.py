@@ -12,8 +12,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from undrift.core import Algorithm
-from undrift.cost import Operations, Size, formula, messages, operations, storage
-from undrift.cost_tables import LEGEND, Row, Table, markdown, text
+from undrift.measure.cost import Operations, Size, formula, messages, operations, storage
+from undrift.measure.cost_tables import LEGEND, Row, Table, markdown, text
 
 
 @dataclasses.dataclass(frozen=True)

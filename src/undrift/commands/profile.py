@@ -116,9 +116,9 @@ def measured(
     experiment: Experiment, task: Task, data: FederatedData, engine: Alone, rounds: int
 ) -> tuple[cProfile.Profile, float]:
     """What a profiler saw of some rounds of the first algorithm, and how long they took."""
-    from undrift.cost import RoundCost
     from undrift.federation.rounds import rounds as play
-    from undrift.metrics import Meter
+    from undrift.measure.cost import RoundCost
+    from undrift.measure.metrics import Meter
     from undrift.one_thread import one_thread
 
     made = experiment.algorithms[0]

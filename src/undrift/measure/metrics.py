@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm
-from undrift.cost import RoundCost
 from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
 from undrift.federation.rounds import Round, State
+from undrift.measure.cost import RoundCost
 from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer
 from undrift.vectors import cosine

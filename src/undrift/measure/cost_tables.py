@@ -22,7 +22,15 @@ from undrift.algorithms import MFL, SCAFFOLD, AdaBest, FedAvg, FedDyn, FedGBO, M
 from undrift.config import UndriftError, unknown
 from undrift.config.choices import Convention
 from undrift.core import Algorithm
-from undrift.cost import Terms, add, client_work, formula, messages, server_work, vector_work
+from undrift.measure.cost import (
+    Terms,
+    add,
+    client_work,
+    formula,
+    messages,
+    server_work,
+    vector_work,
+)
 from undrift.optim import Adam, Optimiser, RMSProp, SGDm
 from undrift.parts import ServerOpt
 
