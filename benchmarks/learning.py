@@ -22,9 +22,9 @@ from undrift.config.expressions import parse
 from undrift.data.files.fetch import use_data_dir
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import dataset
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import algorithm
 from undrift.federation.sampling import Uniform
-from undrift.names import algorithm
 from undrift.training.work import Local
 
 RESULTS = Path(__file__).parent / "learning.json"

@@ -16,9 +16,9 @@ from undrift.check import LAWS
 from undrift.cli import application
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import SOURCES
+from undrift.experiment.registry import OPTIMISERS
 from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS
-from undrift.names import OPTIMISERS
 
 project, author, release = "undrift", "The undrift authors", undrift.__version__
 project_copyright = author

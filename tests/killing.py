@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 from undrift.runner import run
 
 CALLS = ("replace", "fsync", "pwrite", "truncate")

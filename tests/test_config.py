@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, FedNova, FedProx
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
+from undrift.experiment.registry import NAMES, algorithm
 from undrift.federation.sampling import SAMPLERS, AdaFL, Explicit, Uniform
-from undrift.names import NAMES, algorithm
 from undrift.optim import SGD, Adam, HeavyBall, Plateau, SGDm, Yogi
 from undrift.parts import IDA, Clip, FedGLAD, LocalOpt, Prox, ServerOpt
 from undrift.training.work import Local

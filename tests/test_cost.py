@@ -15,6 +15,7 @@ from undrift.commands.cost import cost as command
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Part, RoundFacts, Struct, Vector
 from undrift.data.federated import FederatedData
+from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds
 from undrift.federation.sampling import Uniform
 from undrift.measure.cost import (
@@ -45,7 +46,6 @@ from undrift.measure.cost_tables import (
     text,
 )
 from undrift.models import MLP
-from undrift.names import algorithm
 from undrift.optim import SGDm
 from undrift.parts import ServerOpt
 from undrift.training.task import Task

@@ -17,7 +17,7 @@ import undrift
 from undrift.checksums import Checksums
 from undrift.cli import main
 from undrift.config import UndriftError
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 from undrift.identity import last_data_dir, stored_experiment
 from undrift.runner import Event, run
 from undrift.system.lock import Lock

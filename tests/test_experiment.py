@@ -18,11 +18,11 @@ from undrift.data.partition.partitions import IID, Dirichlet, federate
 from undrift.data.source import Source
 from undrift.data.sources import Digits
 from undrift.data.text.words import NO_TARGET
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import algorithm
 from undrift.federation.sampling import Uniform
 from undrift.identity import stored_experiment
 from undrift.models import MLP, Linear, Model, StackOverflowLSTM
-from undrift.names import algorithm
 from undrift.runner import run
 from undrift.runs import RunFolder
 from undrift.training.work import Local

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from undrift.cli import main
 from undrift.config import UndriftError
 from undrift.engines import Engine, Sequential
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 from undrift.fork import forked, plant
 from undrift.identity import stored_experiment
 from undrift.origin import origin_file

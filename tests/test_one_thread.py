@@ -13,9 +13,9 @@ from torch import nn
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds
-from undrift.names import algorithm
 from undrift.runner import run
 from undrift.training.task import Task
 from undrift.training.work import Local

@@ -9,7 +9,7 @@ import pytest
 
 from undrift.cli import main
 from undrift.commands.profile import OTHER, Alone, measured, shares
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 
 DEMO = str(Path(__file__).parent.parent / "examples" / "demo.toml")
 

@@ -7,7 +7,7 @@ import pytest
 
 from undrift.cli import main
 from undrift.commands import compare
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 
 ROOT = Path(__file__).parent.parent
 COSTS = "fedavg fedprox fedadam scaffold scaffoldm feddyn adabest FedGBO(Adam()) MFL(Adam())"

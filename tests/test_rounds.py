@@ -17,9 +17,9 @@ from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Sequential
+from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, Sampler, Uniform
-from undrift.names import algorithm
 from undrift.training.task import Task, squared_error
 from undrift.training.trainer import ClientError
 from undrift.training.work import Local

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import Server
 from undrift.identity import stored_experiment
 from undrift.measure.metrics import Meter

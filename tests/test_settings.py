@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from undrift.cli import main
 from undrift.config import UndriftError
-from undrift.experiment import Experiment
-from undrift.settings import read_change, write
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.settings import read_change, write
 from undrift.training.work import Local
 
 GOOD = """\

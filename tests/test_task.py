@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
+from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import Round, rounds
 from undrift.federation.sampling import Uniform
-from undrift.names import algorithm
 from undrift.training.task import CHUNK, PADDING, Task, next_token, suitable_loss
 from undrift.training.trainer import Trainer, Work
 from undrift.training.work import Local

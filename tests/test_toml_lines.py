@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from undrift.toml_lines import Place, find_keys
+from undrift.experiment.toml import Place, find_keys
 
 NASTY = '''\
 a = 1 # b = 2

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
         federate,
     )
     from undrift.data.sources import Digits, Synthetic
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
+    from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
     from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
     from undrift.history import History
-    from undrift.names import algorithm
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
         IDA,
@@ -90,9 +90,9 @@ _LATER = {
         "federate",
     ),
     "undrift.data.sources": ("Digits", "Synthetic"),
-    "undrift.experiment": ("Experiment",),
+    "undrift.experiment.experiment": ("Experiment",),
     "undrift.history": ("History",),
-    "undrift.names": ("algorithm",),
+    "undrift.experiment.registry": ("algorithm",),
     "undrift.optim": ("SGD", "Adagrad", "Adam", "HeavyBall", "Plateau", "RMSProp", "SGDm", "Yogi"),
     "undrift.parts": (
         *("IDA", "Clip", "FedAdagrad", "FedAdam", "FedAvgM", "FedGLAD", "FedRMSProp", "FedYogi"),

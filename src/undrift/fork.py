@@ -12,11 +12,11 @@ from undrift import checkpoint
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
 from undrift.engines import engine as make_engine
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import algorithm, labels
 from undrift.federation.rounds import State, start
 from undrift.identity import stored_experiment, stored_sessions
 from undrift.leg import Leg
-from undrift.names import algorithm, labels
 from undrift.origin import Origin, carry, first_state, origin_file
 from undrift.runner import checkpoints, engine_of, round_of
 from undrift.runs import RunFolder, leg_name

@@ -13,8 +13,8 @@ from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
 from undrift.entries import is_session
-from undrift.experiment import Experiment
-from undrift.names import labels
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import labels
 from undrift.report.files import FORMAT, read_experiment, read_names
 from undrift.system.files import writing
 

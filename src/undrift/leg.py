@@ -19,7 +19,7 @@ from undrift.one_thread import in_one_thread
 from undrift.training.task import Task
 
 if TYPE_CHECKING:
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
 
 
 class Leg:

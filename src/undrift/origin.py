@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from undrift.config import Config, UndriftError, flag, text, whole
 from undrift.core import Algorithm
+from undrift.experiment.registry import algorithm
 from undrift.later import torch
-from undrift.names import algorithm
 
 if TYPE_CHECKING:
     from undrift.federation.rounds import State

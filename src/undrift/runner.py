@@ -22,7 +22,7 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine
 from undrift.engines import engine as make_engine
 from undrift.entries import Place, Row
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import State, prepare
 from undrift.leg import Leg
 from undrift.one_thread import in_one_thread

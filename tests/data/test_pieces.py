@@ -15,7 +15,7 @@ from undrift.data.files.fetch import use_data_dir
 from undrift.data.sources import dataset
 from undrift.data.text.pieces import Pieces
 from undrift.data.text.words import most_frequent, words
-from undrift.experiment import Experiment
+from undrift.experiment.experiment import Experiment
 from undrift.models import MODELS
 
 pytest.importorskip("tokenizers")

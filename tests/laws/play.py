@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.laws.reference import Problem
 from undrift.core import Algorithm
-from undrift.names import algorithm as named
+from undrift.experiment.registry import algorithm as named
 from undrift.replay import Plan, Snapshot, replay
 
 

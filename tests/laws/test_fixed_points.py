@@ -18,9 +18,9 @@ from torch import nn
 
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
+from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds, start
 from undrift.federation.sampling import MD, Sampler, Uniform
-from undrift.names import algorithm
 from undrift.replay import Plan, Snapshot, replay
 from undrift.training.task import Task
 from undrift.training.work import Local

@@ -4,7 +4,7 @@ import pytest
 
 from tests.laws.table import TABLE
 from undrift.check import LAWS, check_algorithm
-from undrift.names import algorithm
+from undrift.experiment.registry import algorithm
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -95,7 +95,7 @@ def compare(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
     from undrift.training.work import Local
 
     if seeds < 1:
@@ -161,8 +161,8 @@ def run_file(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    from undrift.experiment import Experiment
-    from undrift.settings import read_change
+    from undrift.experiment.experiment import Experiment
+    from undrift.experiment.settings import read_change
 
     experiment = Experiment.from_toml(file, dict(map(read_change, set_)), flag="--set ")
     if dry_run:

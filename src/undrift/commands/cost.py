@@ -13,7 +13,7 @@ from rich.console import Console
 from undrift.commands.whole import Whole
 from undrift.config import UndriftError
 from undrift.config.choices import Convention
-from undrift.names import algorithm
+from undrift.experiment.registry import algorithm
 
 
 def cost(

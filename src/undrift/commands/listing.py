@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 KINDS = {
-    "algorithms": ("undrift.names", "NAMES"),
+    "algorithms": ("undrift.experiment.registry", "NAMES"),
     "data": ("undrift.data.sources", "SOURCES"),
     "models": ("undrift.models", "MODELS"),
     "partitions": ("undrift.data.partition.partitions", "PARTITIONS"),

@@ -23,7 +23,7 @@ from undrift.later import Tensor
 
 if TYPE_CHECKING:
     from undrift.data.federated import FederatedData
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
     from undrift.training.task import Task
     from undrift.training.trainer import Trainer
 
@@ -91,7 +91,7 @@ def profile(
         Print one JSON object instead of tables.
     """
     from undrift.data.files.fetch import use_data_dir
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
 
     use_data_dir(data_dir)
     experiment = Experiment.from_toml(file)

@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
     from undrift.runner import Event
 
 WIDE = 110
@@ -40,7 +40,7 @@ class Rate(ProgressColumn):
 
 def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
     """Show the events of a run as they come."""
-    from undrift.names import labels
+    from undrift.experiment.registry import labels
 
     console = Console(highlight=False)
     wide = console.width >= WIDE

@@ -21,7 +21,7 @@ from undrift.system.signals import Terminated, terminable
 from undrift.trackers import Trackers
 
 if TYPE_CHECKING:
-    from undrift.experiment import Experiment
+    from undrift.experiment.experiment import Experiment
     from undrift.runner import Event
 
 

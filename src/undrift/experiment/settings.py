@@ -20,9 +20,9 @@ from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
 from undrift.data.sources import dataset
+from undrift.experiment.toml import Place, find_keys
 from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS
-from undrift.toml_lines import Place, find_keys
 from undrift.training.work import Local
 
 TEXTS: dict[str, Callable[[str], Config | DataSet]] = {

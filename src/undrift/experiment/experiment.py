@@ -18,13 +18,13 @@ from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.source import DataSet, Source
 from undrift.data.text.words import Sequences
+from undrift.experiment.registry import algorithm
+from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import torch
 from undrift.models import Model
-from undrift.names import algorithm
 from undrift.origin import Origin
 from undrift.rng import stream, torch_stream
-from undrift.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.training.work import Local
 
 if TYPE_CHECKING:

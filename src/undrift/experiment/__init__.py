@@ -1,0 +1,1 @@
+"""Experiments: what to run, as values, names and files."""
