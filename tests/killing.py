@@ -20,7 +20,7 @@ from typing import Any
 
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
-from undrift.runner import run
+from undrift.runs.runner import run
 
 CALLS = ("replace", "fsync", "pwrite", "truncate")
 

@@ -18,7 +18,8 @@ import json, sys
 import torch
 torch.randn(9, 9) @ torch.randn(9, 9)
 from pathlib import Path
-from undrift import AdaBest, Digits, IID, Local, Task, Uniform, checkpoint, federate, rounds
+from undrift import AdaBest, Digits, IID, Local, Task, Uniform, federate, rounds
+from undrift.runs import checkpoint
 from undrift.arithmetic import facts
 from undrift.engines import Sequential
 task, path = Task(torch.nn.Linear(64, 10)), Path(sys.argv[1])

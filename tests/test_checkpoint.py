@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from undrift import checkpoint
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.federation.rounds import State
+from undrift.runs import checkpoint
 from undrift.system.files import Damaged
 from undrift.training.memory import Store
 
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_opened_now_is_not_damaged(
         raise RuntimeError("unable to open file: Too many open files")
 
     checkpoint.save(state(), tmp_path / "state")
-    monkeypatch.setattr("undrift.checkpoint.safe_open", no_more_files)
+    monkeypatch.setattr("undrift.runs.checkpoint.safe_open", no_more_files)
     with pytest.raises(UndriftError, match="Too many open files") as caught:
         checkpoint.load(tmp_path / "state")
     assert not isinstance(caught.value, Damaged)

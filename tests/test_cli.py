@@ -11,8 +11,8 @@ import pytest
 
 from tests.report.directory import make_run
 from undrift.cli import COMMANDS, application, main
-from undrift.identity import stored_experiment
-from undrift.runner import run
+from undrift.runs.identity import stored_experiment
+from undrift.runs.runner import run
 
 QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import undrift
-from undrift.checksums import Checksums
 from undrift.cli import main
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
-from undrift.identity import last_data_dir, stored_experiment
-from undrift.runner import Event, run
+from undrift.runs.checksums import Checksums
+from undrift.runs.identity import last_data_dir, stored_experiment
+from undrift.runs.runner import Event, run
+from undrift.runs.verify import verify
 from undrift.system.lock import Lock
-from undrift.verify import verify
 
 MODEL = "models/0-AdaBest-seed0.safetensors"
 ROUND = "checkpoints/0-AdaBest-seed0/round-000006.safetensors"

@@ -21,10 +21,10 @@ from undrift.data.text.words import NO_TARGET
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.sampling import Uniform
-from undrift.identity import stored_experiment
 from undrift.models import MLP, Linear, Model, StackOverflowLSTM
-from undrift.runner import run
-from undrift.runs import RunFolder
+from undrift.runs.folder import RunFolder
+from undrift.runs.identity import stored_experiment
+from undrift.runs.runner import run
 from undrift.training.work import Local
 
 

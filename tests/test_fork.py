@@ -15,10 +15,10 @@ from undrift.cli import main
 from undrift.config import UndriftError
 from undrift.engines import Engine, Sequential
 from undrift.experiment.experiment import Experiment
-from undrift.fork import forked, plant
-from undrift.identity import stored_experiment
-from undrift.origin import origin_file
-from undrift.runner import run
+from undrift.runs.fork import forked, plant
+from undrift.runs.identity import stored_experiment
+from undrift.runs.origin import origin_file
+from undrift.runs.runner import run
 
 
 def play(experiment: Experiment, folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_states_are_computed_with_the_engine_of_the_run_they_come_from(
         asked.append(name)
         return Sequential()
 
-    monkeypatch.setattr("undrift.fork.make_engine", make)
+    monkeypatch.setattr("undrift.runs.fork.make_engine", make)
     for kind in ("python", "compiled"):
         sessions = json.dumps([{"rounding": kind}])
         (tmp_path / "copy" / "environment.json").write_text(sessions)

@@ -16,7 +16,7 @@ from undrift.engines import Engine, Sequential, Threads
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds
-from undrift.runner import run
+from undrift.runs.runner import run
 from undrift.training.task import Task
 from undrift.training.work import Local
 

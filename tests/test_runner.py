@@ -24,11 +24,11 @@ from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import Server
-from undrift.identity import stored_experiment
 from undrift.measure.metrics import Meter
-from undrift.metrics_file import MetricsFile
-from undrift.runner import Event, run
-from undrift.runs import RunFolder, leg_name
+from undrift.runs.folder import RunFolder, leg_name
+from undrift.runs.identity import stored_experiment
+from undrift.runs.rows import MetricsFile
+from undrift.runs.runner import Event, run
 from undrift.system.files import replace_file, writing
 from undrift.system.lock import Lock
 
@@ -197,7 +197,7 @@ def test_a_checkpoint_serves_even_if_the_one_after_its_successor_was_begun(
             raise UndriftError("no room, when the memories of clients are written already")
         replace_file(path, content)
 
-    monkeypatch.setattr("undrift.checkpoint.replace_file", fail)
+    monkeypatch.setattr("undrift.runs.checkpoint.replace_file", fail)
     with pytest.raises(UndriftError, match="no room"):
         play(tmp_path, save_every=0.0)
     monkeypatch.undo()
@@ -222,7 +222,7 @@ def test_checkpoints_that_only_cannot_be_used_now_are_left_alone(
     if case == "in use":
         request = Lock(clients)
     elif case == "another version":
-        monkeypatch.setattr("undrift.checkpoint.FORMAT", 99)
+        monkeypatch.setattr("undrift.runs.checkpoint.FORMAT", 99)
     else:
         monkeypatch.setattr("undrift.training.memory.Lock", no_room)
     with pytest.raises(UndriftError, match=r"in use|version|make room"):
@@ -261,7 +261,7 @@ def test_columns_that_cannot_be_made_are_a_note(
     def panic(rows: bytes, run: str) -> bytes:
         raise polars.exceptions.PanicException("no threads")
 
-    monkeypatch.setattr("undrift.metrics_file._columns", panic)
+    monkeypatch.setattr("undrift.runs.rows._columns", panic)
     play(tmp_path)
     assert results(tmp_path) == results(whole)
     log = (tmp_path / "run.log").read_text()
@@ -385,7 +385,7 @@ def test_a_folder_is_let_go_of_when_opening_fails(tmp_path: Path) -> None:
 
 def test_long_names_are_cut_and_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = ["é" * 200 + "1", "é" * 200 + "2", "AdaBest"]
-    monkeypatch.setattr("undrift.runs.labels", lambda made: long)
+    monkeypatch.setattr("undrift.runs.folder.labels", lambda made: long)
     made = experiment(algorithms=["fedavg", "fedprox", "adabest"], rounds=1, every=1)
     paths = [leg_name(made, one, 0) for one in made.algorithms]
     assert paths[2] == "2-AdaBest-seed0"

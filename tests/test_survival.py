@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from undrift import checkpoint
 from undrift.core import Struct
+from undrift.runs import checkpoint
 
 KILLS = 25
 

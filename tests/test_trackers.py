@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
-from undrift.trackers import NAMES, Leg, Trackers, numbers, tracker
+from undrift.runs.trackers import NAMES, Leg, Trackers, numbers, tracker
 
 RUN, SETTINGS = "3f2a90c1d7be", {"data": "Digits()", "rounds": 8, "target": None}
 ADABEST = Leg(RUN, SETTINGS, "AdaBest", "AdaBest(mu=0.02)", 0)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from undrift.replay import Plan, Snapshot, replay
-    from undrift.runner import Event, run
+    from undrift.runs.runner import Event, run
     from undrift.training.task import Task
     from undrift.training.work import Local
 
@@ -100,7 +100,7 @@ _LATER = {
     ),
     "undrift.replay": ("Plan", "Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
-    "undrift.runner": ("Event", "run"),
+    "undrift.runs.runner": ("Event", "run"),
     "undrift.federation.sampling": (
         "MD",
         "AdaFL",

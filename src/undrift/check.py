@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undrift import checkpoint
 from undrift.arithmetic import misaligned
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm, Part, Struct
@@ -23,6 +22,7 @@ from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import Explicit
 from undrift.measure.cost import messages
 from undrift.replay import Plan, Snapshot, replay
+from undrift.runs import checkpoint
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 from undrift.training.work import Local

@@ -12,9 +12,9 @@ import pytest
 
 from tests.report.directory import A, B, make_run
 from undrift.config import UndriftError
-from undrift.metrics_file import MetricsFile
 from undrift.report import read_run, rows
 from undrift.report.rows import Rows
+from undrift.runs.rows import MetricsFile
 from undrift.system.files import replace_file
 
 NAMES, SEEDS = {A, B}, {0, 1}

@@ -25,12 +25,12 @@ from undrift.report import (
     summarise,
     write_report,
 )
-from undrift.report.files import METRICS
 from undrift.report.panels import panel_data
 from undrift.report.read import renamed
 from undrift.report.score import RMSE
 from undrift.report.student import Estimate, quantile
 from undrift.report.units import brief, common_prefix, percent, prefix
+from undrift.runs.reading import METRICS
 
 
 def rows_of(folder: Path) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from undrift.identity import stored_sessions
 from undrift.report import Run, read_run
 from undrift.report.read import Arm, Curve
 from undrift.report.text import printable
+from undrift.runs.identity import stored_sessions
 
 NOT_SETTINGS = {"name", "hash", "command", "version", "format"}
 """what may differ between two runs of one experiment"""

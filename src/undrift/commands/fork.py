@@ -15,7 +15,7 @@ from undrift.commands.running import Options, this_command
 from undrift.commands.running import run as go
 from undrift.commands.whole import Whole
 from undrift.data.files.fetch import use_data_dir
-from undrift.identity import last_data_dir
+from undrift.runs.identity import last_data_dir
 from undrift.system.signals import terminable
 
 
@@ -56,7 +56,7 @@ def fork(
     out
         Folder for the results and the report; runs/HASH if not given.
     """
-    from undrift.fork import forked, plant
+    from undrift.runs.fork import forked, plant
 
     options = replace(options, data_dir=options.data_dir or last_data_dir(run))
     use_data_dir(options.data_dir)

@@ -20,7 +20,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
-    from undrift.runner import Event
+    from undrift.runs.runner import Event
 
 WIDE = 110
 """columns of a terminal that has room for everything"""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from undrift.commands.running import Options
 from undrift.commands.running import run as go
-from undrift.identity import last_data_dir, stored_experiment
+from undrift.runs.identity import last_data_dir, stored_experiment
 
 
 def resume(run: Path, /, *, options: Options = Options()) -> None:

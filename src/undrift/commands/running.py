@@ -17,12 +17,12 @@ from rich.console import Console
 from undrift.commands.progress import show_progress
 from undrift.commands.whole import Whole
 from undrift.config.choices import SAVE_EVERY, EngineName
+from undrift.runs.trackers import Trackers
 from undrift.system.signals import Terminated, terminable
-from undrift.trackers import Trackers
 
 if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
-    from undrift.runner import Event
+    from undrift.runs.runner import Event
 
 
 @Parameter(name="*")
@@ -50,7 +50,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
-    from undrift.runner import run as go
+    from undrift.runs.runner import run as go
 
     use_data_dir(options.data_dir)
     folder = out or Path("runs") / experiment.hash

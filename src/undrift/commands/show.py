@@ -17,11 +17,11 @@ from rich.text import Text
 
 from undrift.config import UndriftError, shortened
 from undrift.report import Run, read_run
-from undrift.report.files import is_folder
 from undrift.report.score import ACCURACY
 from undrift.report.summary import best_peak, latest
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix
+from undrift.runs.reading import is_folder
 from undrift.system.lock import holder
 
 FILES = {

@@ -11,8 +11,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from undrift.config import UndriftError
-from undrift.verify import Verified
-from undrift.verify import verify as look
+from undrift.runs.verify import Verified
+from undrift.runs.verify import verify as look
 
 
 def verify(*runs: Path, json_: Annotated[bool, Parameter("--json")] = False) -> None:

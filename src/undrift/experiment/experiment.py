@@ -23,8 +23,8 @@ from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, wri
 from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import torch
 from undrift.models import Model
-from undrift.origin import Origin
 from undrift.rng import stream, torch_stream
+from undrift.runs.origin import Origin
 from undrift.training.work import Local
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Experiment(Config):
         `engine` is where it runs, and no part of the experiment; the fastest if not given.
         A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
         """
-        from undrift.leg import Leg
+        from undrift.runs.trial import Leg
 
         leg = Leg(self, made, seed, task, data, engine)
         for _, row in leg.follow(leg.start()):

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.report.figures import MOST_CLIENTS
-from undrift.report.files import LISTS, METRICS
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
 from undrift.report.rows import Floats
 from undrift.report.units import prefix
+from undrift.runs.reading import LISTS, METRICS
 
 MOST_POINTS = 500
 """points that an interactive curve has at most; longer runs are thinned evenly"""

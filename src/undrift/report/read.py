@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError, shortened
-from undrift.report.files import (
+from undrift.report.rows import Floats, Rows
+from undrift.report.score import ACCURACY, LOSS, RMSE, Score
+from undrift.runs.reading import (
     FILES,
     Verdict,
     is_folder,
@@ -23,8 +25,6 @@ from undrift.report.files import (
     read_names,
     read_verdicts,
 )
-from undrift.report.rows import Floats, Rows
-from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 
 PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
 """settings that make up the problem to be solved, on which algorithms can be compared"""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError
-from undrift.report.files import (
+from undrift.runs.reading import (
     LISTS,
     METRICS,
     broken,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from undrift.report.files import LISTS
 from undrift.report.read import Run
+from undrift.runs.reading import LISTS
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
-from undrift.report.files import FILES, is_folder
 from undrift.report.panels import panel_data
 from undrift.report.parts import render_parts
 from undrift.report.read import Run, merge, read_run, renamed
 from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
+from undrift.runs.reading import FILES, is_folder
 from undrift.system.lock import holder
 
 Stamp = tuple[tuple[int, int] | None, ...]

@@ -12,10 +12,10 @@ from undrift import __version__
 from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
-from undrift.entries import is_session
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
-from undrift.report.files import FORMAT, read_experiment, read_names
+from undrift.runs.entries import is_session
+from undrift.runs.reading import FORMAT, read_experiment, read_names
 from undrift.system.files import writing
 
 if TYPE_CHECKING:

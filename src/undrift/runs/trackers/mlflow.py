@@ -12,9 +12,9 @@ import sqlalchemy  # noqa: F401
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
-from undrift.trackers import Leg, Values
+from undrift.runs.trackers import Leg, Values
 
-LEG, ROUND, VERDICT = "undrift.leg", "undrift.round", "undrift.verdict"
+LEG, ROUND, VERDICT = "undrift.runs.trial", "undrift.round", "undrift.verdict"
 """tags of a run: which leg it is, the last round logged, why it could not go on"""
 
 

@@ -40,7 +40,7 @@ def first_state(
     origin: Origin, run: Path, seed: int, made: Algorithm, task: Task, folder: Path | None = None
 ) -> State:
     """The state that a leg of a forked run starts from; `folder` is for clients' memories."""
-    from undrift import checkpoint
+    from undrift.runs import checkpoint
 
     path = origin_file(run, seed)
     if not path.exists():

@@ -8,18 +8,18 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from undrift import checkpoint
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
 from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm, labels
 from undrift.federation.rounds import State, start
-from undrift.identity import stored_experiment, stored_sessions
-from undrift.leg import Leg
-from undrift.origin import Origin, carry, first_state, origin_file
-from undrift.runner import checkpoints, engine_of, round_of
-from undrift.runs import RunFolder, leg_name
+from undrift.runs import checkpoint
+from undrift.runs.folder import RunFolder, leg_name
+from undrift.runs.identity import stored_experiment, stored_sessions
+from undrift.runs.origin import Origin, carry, first_state, origin_file
+from undrift.runs.runner import checkpoints, engine_of, round_of
+from undrift.runs.trial import Leg
 from undrift.system.files import writing
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import wandb
 
-from undrift.trackers import Leg, Values
+from undrift.runs.trackers import Leg, Values
 
 
 class WandB:

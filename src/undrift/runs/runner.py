@@ -14,20 +14,20 @@ from typing import Any, Literal
 
 from safetensors.torch import save as serialize
 
-from undrift import checkpoint
 from undrift.config import UndriftError
 from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine
 from undrift.engines import engine as make_engine
-from undrift.entries import Place, Row
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import State, prepare
-from undrift.leg import Leg
 from undrift.one_thread import in_one_thread
-from undrift.origin import first_state
-from undrift.runs import RunFolder, leg_name
+from undrift.runs import checkpoint
+from undrift.runs.entries import Place, Row
+from undrift.runs.folder import RunFolder, leg_name
+from undrift.runs.origin import first_state
+from undrift.runs.trial import Leg
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.signals import uninterrupted
 from undrift.training.task import Task

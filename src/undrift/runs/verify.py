@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from undrift.checksums import NAME, Checksums
 from undrift.config import UndriftError
-from undrift.entries import Place, is_session, is_verdict, read_row
-from undrift.metrics_file import Tally
-from undrift.report.files import read_experiment, read_names
+from undrift.runs.checksums import NAME, Checksums
+from undrift.runs.entries import Place, is_session, is_verdict, read_row
+from undrift.runs.reading import read_experiment, read_names
+from undrift.runs.rows import Tally
+from undrift.runs.tensor_file import Content, checksum, read_tensors
 from undrift.system.files import Damaged
 from undrift.system.lock import holder
-from undrift.tensor_file import Content, checksum, read_tensors
 
 FACTS = (
     *("format", "hash", "version", "name", "command", "clients", "train_samples", "test_samples"),

@@ -12,9 +12,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from undrift.entries import Place, Row
+from undrift.runs.entries import Place, Row
+from undrift.runs.tensor_file import read_tensors
 from undrift.system.files import Damaged, replace_file
-from undrift.tensor_file import read_tensors
 
 NAME = "checksums.json"
 

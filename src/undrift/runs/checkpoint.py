@@ -16,8 +16,8 @@ from torch import Tensor
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.federation.rounds import State
+from undrift.runs.tensor_file import Content, checksum
 from undrift.system.files import Damaged, replace_file
-from undrift.tensor_file import Content, checksum
 from undrift.training.memory import BUDGET, Index, Store
 
 FORMAT = 2

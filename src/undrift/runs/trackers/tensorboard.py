@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from torch.utils.tensorboard import SummaryWriter
 
-from undrift.trackers import Leg, Values
+from undrift.runs.trackers import Leg, Values
 
 
 class TensorBoard:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from undrift.entries import Place, Row, read_row
+from undrift.runs.entries import Place, Row, read_row
 from undrift.system.files import replace_file, writing
 
 

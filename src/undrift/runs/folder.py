@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from undrift import arithmetic
-from undrift.checksums import Checksums
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.entries import Place, Row, is_session, is_verdict
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
-from undrift.identity import facts_of, refuse_another
-from undrift.metrics_file import MetricsFile
+from undrift.runs.checksums import Checksums
+from undrift.runs.entries import Place, Row, is_session, is_verdict
+from undrift.runs.identity import facts_of, refuse_another
+from undrift.runs.rows import MetricsFile
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.lock import Lock
 from undrift.system.signals import uninterrupted

@@ -1,0 +1,1 @@
+"""Runs: an experiment in a folder, to be stopped, resumed, forked and read."""
