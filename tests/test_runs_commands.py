@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.report.directory import ACCURACY, A, B, make_run
-from undrift.cite import ENTRIES, WORKS, cite
 from undrift.cli import main
 from undrift.commands.listing import KINDS, known
+from undrift.report.cite import ENTRIES, WORKS, cite
 
 Shown = pytest.CaptureFixture[str]
 

@@ -19,10 +19,10 @@ from tests.report.directory import ACCURACY, A, make_run
 from undrift.commands.watch import watch
 from undrift.config import UndriftError
 from undrift.report import read_run, rows
+from undrift.report.watch import folder as folder_module
+from undrift.report.watch.folder import Folder
+from undrift.report.watch.server import Answer, Server
 from undrift.system.lock import Lock, holder
-from undrift.watch import folder as folder_module
-from undrift.watch.folder import Folder
-from undrift.watch.server import Answer, Server
 
 Shown = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

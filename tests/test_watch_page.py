@@ -12,9 +12,9 @@ import pytest
 
 from tests.report.browser import Visit, chromium
 from tests.report.directory import ACCURACY, ROUNDS, A, B, make_run
+from undrift.report.watch.folder import Folder
+from undrift.report.watch.server import Server
 from undrift.system.lock import Lock
-from undrift.watch.folder import Folder
-from undrift.watch.server import Server
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

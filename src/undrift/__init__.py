@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
     from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
-    from undrift.history import History
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
         IDA,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from undrift.replay import Plan, Snapshot, replay
+    from undrift.report.history import History
     from undrift.runs.runner import Event, run
     from undrift.training.task import Task
     from undrift.training.work import Local
@@ -91,7 +91,7 @@ _LATER = {
     ),
     "undrift.data.sources": ("Digits", "Synthetic"),
     "undrift.experiment.experiment": ("Experiment",),
-    "undrift.history": ("History",),
+    "undrift.report.history": ("History",),
     "undrift.experiment.registry": ("algorithm",),
     "undrift.optim": ("SGD", "Adagrad", "Adam", "HeavyBall", "Plateau", "RMSProp", "SGDm", "Yogi"),
     "undrift.parts": (

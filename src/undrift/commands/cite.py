@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from undrift.cite import cite as bibtex
 from undrift.report import read_run
+from undrift.report.cite import cite as bibtex
 
 
 def cite(run: Path) -> None:

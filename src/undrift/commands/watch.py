@@ -42,8 +42,8 @@ def watch(
     open_
         Open the page in a browser.
     """
-    from undrift.watch.folder import Folder
-    from undrift.watch.server import Server
+    from undrift.report.watch.folder import Folder
+    from undrift.report.watch.server import Server
 
     if not 0 <= port < 2**16:
         raise UndriftError(f"--port {port}: must be a whole number from 0 to {2**16 - 1}")

@@ -163,7 +163,7 @@ class History:
         ax      draw into these axes instead of a new figure
         """
         _needed("matplotlib", "undrift[report]")
-        from undrift.plots import plot_history
+        from undrift.report.history_plots import plot_history
 
         usual = "accuracy" if "accuracy" in self.columns or not self.rows else "loss"
         return plot_history(self, metrics or (usual,), x, smooth, ax)

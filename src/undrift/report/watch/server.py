@@ -26,7 +26,7 @@ from undrift.config import UndriftError
 from undrift.report.page import SCRIPTS, asset, fill, plotly, render_page, script
 from undrift.report.summary import summarise
 from undrift.report.text import printable
-from undrift.watch.folder import Folder
+from undrift.report.watch.folder import Folder
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -105,7 +105,7 @@ class Server(ThreadingHTTPServer):
     @cached_property
     def pages(self) -> dict[str, Answer]:
         """What stays the same."""
-        watch = files("undrift.watch")
+        watch = files("undrift.report.watch")
         own = {name: watch.joinpath(name).read_text(encoding="utf-8") for name in OWN}
         view = fill(asset("view.html"), defaultdict(str))  # the script puts in the rest
         path = self.folder.path

@@ -19,7 +19,7 @@ from undrift.report.palette import ink
 from undrift.report.units import prefix
 
 if TYPE_CHECKING:
-    from undrift.history import History
+    from undrift.report.history import History
 
 PANEL = (4.4, 2.8)
 """inches: the size of one panel"""
