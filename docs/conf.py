@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 
 import undrift
 from undrift import algorithms, parts
-from undrift.check import LAWS
+from undrift.checks.laws import LAWS
 from undrift.cli import application
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import SOURCES

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
         MimeLite,
         SCAFFOLDm,
     )
-    from undrift.check import LAWS, LawBroken, check_algorithm
+    from undrift.checks.laws import LAWS, LawBroken, check_algorithm
+    from undrift.checks.replay import Plan, Snapshot, replay
     from undrift.config import UndriftError
     from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
     from undrift.data import FederatedData
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
         ServerOpt,
         TrimmedMean,
     )
-    from undrift.replay import Plan, Snapshot, replay
     from undrift.report.history import History
     from undrift.runs.runner import Event, run
     from undrift.training.task import Task
@@ -81,7 +81,7 @@ _LATER = {
         *("Mime", "MimeLite", "SCAFFOLDm"),
     ),
     "undrift.training.work": ("Local",),
-    "undrift.check": ("LAWS", "LawBroken", "check_algorithm"),
+    "undrift.checks.laws": ("LAWS", "LawBroken", "check_algorithm"),
     "undrift.config": ("UndriftError",),
     "undrift.core": ("Algorithm", "Client", "Part", "RoundFacts", "Struct"),
     "undrift.data": ("FederatedData",),
@@ -98,7 +98,7 @@ _LATER = {
         *("IDA", "Clip", "FedAdagrad", "FedAdam", "FedAvgM", "FedGLAD", "FedRMSProp", "FedYogi"),
         *("Krum", "LocalOpt", "Median", "Prox", "ServerOpt", "TrimmedMean"),
     ),
-    "undrift.replay": ("Plan", "Snapshot", "replay"),
+    "undrift.checks.replay": ("Plan", "Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
     "undrift.runs.runner": ("Event", "run"),
     "undrift.federation.sampling": (

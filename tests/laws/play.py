@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.laws.reference import Problem
+from undrift.checks.replay import Plan, Snapshot, replay
 from undrift.core import Algorithm
 from undrift.experiment.registry import algorithm as named
-from undrift.replay import Plan, Snapshot, replay
 
 
 def play(algorithm: str | Algorithm, problem: Problem, **options: Any) -> list[Snapshot]:

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from undrift.checks.replay import Plan, Snapshot, replay
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds, start
 from undrift.federation.sampling import MD, Sampler, Uniform
-from undrift.replay import Plan, Snapshot, replay
 from undrift.training.task import Task
 from undrift.training.work import Local
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from tests.laws.play import play
 from tests.laws.reference import Problem, gradient, random_problem
 from undrift.algorithms import FedAvg, FedGBO
+from undrift.checks.replay import Snapshot
 from undrift.core import Client, RoundFacts, Struct, Vector
 from undrift.optim import SGD, Adam, HeavyBall, Optimiser, RMSProp, SGDm
 from undrift.parts import IDA, FedGLAD, ServerOpt
-from undrift.replay import Snapshot
 
 TOLERANCE = 1e-12
 FULL = {"full_participation": True}

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from tests.laws.play import play
 from tests.laws.reference import random_problem
+from undrift.checks.replay import Plan, Snapshot, replay
 from undrift.core import RoundFacts, Struct, UndriftError, weighted_mean
 from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import State, rounds
 from undrift.federation.sampling import Explicit
 from undrift.parts import Clip, FedGLAD
-from undrift.replay import Plan, Snapshot, replay
 from undrift.training.task import Task
 from undrift.training.work import Local
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.laws.table import TABLE
-from undrift.check import LAWS, check_algorithm
+from undrift.checks.laws import LAWS, check_algorithm
 from undrift.experiment.registry import algorithm
 
 

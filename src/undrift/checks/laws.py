@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from undrift.arithmetic import misaligned
+from undrift.checks.replay import Plan, Snapshot, replay
 from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
@@ -21,7 +22,6 @@ from undrift.engines import Compiled, Engine, Sequential, Threads
 from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import Explicit
 from undrift.measure.cost import messages
-from undrift.replay import Plan, Snapshot, replay
 from undrift.runs import checkpoint
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer

@@ -1,0 +1,1 @@
+"""Checks: the laws that every algorithm obeys, and replay on explicit inputs."""
