@@ -90,7 +90,7 @@ def fresh(code: str) -> Any:
 
 def peak_memory() -> float:
     """The most memory this process ever had in use, in MB (Linux)."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return round(int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6, 1)
 
 
@@ -98,7 +98,7 @@ def circumstances() -> dict[str, object]:
     """Date, machine and versions."""
     names = [
         line.split(":")[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         if line.startswith("model name")
     ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

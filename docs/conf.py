@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 import undrift
 from undrift import algorithms, parts
 from undrift.checks.laws import LAWS
-from undrift.cli import application
+from undrift.cli.app import application
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import SOURCES
 from undrift.experiment.registry import OPTIMISERS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.directory import make_run
-from undrift.cli import COMMANDS, application, main
+from undrift.cli.app import COMMANDS, application, main
 from undrift.runs.identity import stored_experiment
 from undrift.runs.runner import run
 
@@ -169,7 +169,7 @@ def test_only_what_trains_loads_torch(tmp_path: Path) -> None:
     ]
     script = """if True:
         import json, sys
-        from undrift.cli import main
+        from undrift.cli.app import main
         for line in json.load(sys.stdin):
             try:
                 main(line)
@@ -211,7 +211,7 @@ def test_a_full_output_is_one_sentence_and_the_run_goes_on_later(
         ["list", "samplers"],
         ["list", "samplers", "--json"],
     ):
-        with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        with Path("/dev/full").open("w", encoding="utf-8") as full, monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", full)
             with pytest.raises(SystemExit) as exit:
                 main(arguments)

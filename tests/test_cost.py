@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from undrift.algorithms import FedAvg, FedProx, Mime, MimeLite
-from undrift.commands.cost import cost as command
+from undrift.cli.cost import cost as command
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Part, RoundFacts, Struct, Vector
 from undrift.data.federated import FederatedData

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import undrift
-from undrift.cli import main
+from undrift.cli.app import main
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
 from undrift.runs.checksums import Checksums
@@ -88,9 +88,9 @@ def flip(path: Path, place: int) -> None:
 
 
 def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     assert old in text
-    path.write_text(text.replace(old, new, 1))
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
@@ -328,7 +328,7 @@ import sys, types
 package = types.ModuleType("undrift")
 package.__path__, package.__version__ = [sys.argv[1]], ""
 sys.modules["undrift"] = package
-import undrift.commands.verify
+import undrift.cli.verify
 sys.exit("torch" in sys.modules)
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import undrift
-from undrift.cli import application
+from undrift.cli.app import application
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from undrift.cli import main
+from undrift.cli.app import main
 from undrift.config import UndriftError
 from undrift.engines import Engine, Sequential
 from undrift.experiment.experiment import Experiment

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from undrift.commands.partition import partition_app
+from undrift.cli.partition import partition_app
 from undrift.config import UndriftError
 from undrift.data.files.fetch import use_data_dir
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from undrift.cli import main
-from undrift.commands.profile import OTHER, Alone, measured, shares
+from undrift.cli.app import main
+from undrift.cli.profile import OTHER, Alone, measured, shares
 from undrift.experiment.experiment import Experiment
 
 DEMO = str(Path(__file__).parent.parent / "examples" / "demo.toml")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from undrift.cli import main
-from undrift.commands import compare
+from undrift.cli import compare
+from undrift.cli.app import main
 from undrift.experiment.experiment import Experiment
 
 ROOT = Path(__file__).parent.parent

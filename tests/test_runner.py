@@ -412,7 +412,7 @@ def test_nobody_may_deliver_before_the_first_checkpoint(tmp_path: Path) -> None:
         experiment(dropout=1.0)
 
 
-SCRIPT = "import sys; from undrift.cli import main; main(sys.argv[1:])"
+SCRIPT = "import sys; from undrift.cli.app import main; main(sys.argv[1:])"
 
 
 @pytest.mark.parametrize(

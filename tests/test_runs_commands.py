@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.report.directory import ACCURACY, A, B, make_run
-from undrift.cli import main
-from undrift.commands.listing import KINDS, known
+from undrift.cli.app import main
+from undrift.cli.listing import KINDS, known
 from undrift.report.cite import ENTRIES, WORKS, cite
 
 Shown = pytest.CaptureFixture[str]

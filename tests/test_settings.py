@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undrift.cli import main
+from undrift.cli.app import main
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.settings import read_change, write

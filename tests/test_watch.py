@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.directory import ACCURACY, A, make_run
-from undrift.commands.watch import watch
+from undrift.cli.watch import watch
 from undrift.config import UndriftError
 from undrift.report import read_run, rows
 from undrift.report.watch import folder as folder_module

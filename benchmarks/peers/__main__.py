@@ -138,7 +138,7 @@ def run(contestant: Contestant, work: Work, rounds: int, envs: Path, patience: f
 
 def machine() -> dict[str, object]:
     """What it was measured on."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.processor(),

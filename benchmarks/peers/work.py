@@ -131,12 +131,12 @@ class Watch:
 
 def _stat(pid: int | str) -> list[str]:
     """Fields of /proc/PID/stat from the third on."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
 def _age(pid: int) -> float:
     """Seconds since a process began."""
-    up = float(Path("/proc/uptime").read_text().split()[0])
+    up = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
     return up - int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
 
 
@@ -159,7 +159,7 @@ def family(root: int) -> Iterator[int]:
 def _resident(pid: int) -> int:
     """Bytes of a process in memory, its share of shared pages."""
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)

@@ -9,13 +9,11 @@ replay         any algorithm on fully explicit inputs, for checking
 check_algorithm  laws that every algorithm obeys, ours and yours
 """
 
-__version__ = "0.1.0"
-
 import os
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from undrift._version import __version__ as __version__
 
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # undrift.arithmetic says why
 
@@ -124,16 +122,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
-
-class _Package(ModuleType):
-    """Keeps `undrift.rounds` and `undrift.replay` the functions, once their modules are loaded."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (isinstance(value, ModuleType) and name in __all__):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 __all__ = [
     "IDA",

@@ -4,20 +4,27 @@ Intel's MKL, which multiplies torch's matrices on x86, picks other instructions 
 do not lie at a multiple of 64 bytes, and so rounds otherwise. `import undrift` asks it not to, by
 `MKL_CBWR=AUTO,STRICT` in the environment. MKL reads that once, at its first product: a process that
 multiplied before keeps its habits. Therefore tensors that come from outside (files, NumPy) are also
-moved to memory of torch's own by `aligned` (decision 0005).
+moved to memory of torch's own by `aligned` (decision 0005). Sums depend on the number of threads
+as well: small models gain nothing from more than one, so there is `one_thread`.
 """
 
 from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from undrift import __version__
+from undrift._version import __version__
 from undrift.later import Tensor, torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ALIGNMENT = 64
 """bytes, as torch allocates"""
@@ -84,3 +91,37 @@ def _mkl() -> str:
     """The version of MKL that torch was built with."""
     found = re.search(r"Math Kernel Library Version ([\d.]+)", torch.__config__.show())
     return found[1] if found else "none"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside the block torch computes with one thread; afterwards with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def in_one_thread(
+    make: Callable[P, Generator[T, None, None]],
+) -> Callable[P, Generator[T, None, None]]:
+    """A generator whose own code has one thread, and whose consumer has as many as it likes."""
+
+    @wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
+        inner = make(*args, **kwargs)
+        try:
+            while True:
+                with one_thread():
+                    try:
+                        value = next(inner)
+                    except StopIteration:
+                        return
+                yield value
+        finally:
+            with one_thread():
+                inner.close()
+
+    return made

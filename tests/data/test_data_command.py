@@ -12,8 +12,8 @@ import pytest
 
 from tests.data.server import serving
 from tests.data.test_formats import idx_bytes
-from undrift.commands.data import data_app
-from undrift.commands.listing import list_
+from undrift.cli.data import data_app
+from undrift.cli.listing import list_
 from undrift.config import UndriftError
 from undrift.data.files import fetch
 from undrift.data.files.fetch import File
@@ -111,7 +111,7 @@ def test_a_failed_download_leaves_no_folder(tmp_path: Path) -> None:
 def test_many_classes_are_cut(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("undrift.commands.data.ROWS", 3)
+    monkeypatch.setattr("undrift.cli.data.ROWS", 3)
     data("show", "digits")
     assert "and 7 classes more" in capsys.readouterr().out
 

@@ -114,7 +114,7 @@ def mosaic(path: Path) -> tuple[np.ndarray, list[dict[str, str]]]:
     """Images as rows of 3072 bytes, and the table of their labels."""
     image = pytest.importorskip("PIL.Image")
     with zipfile.ZipFile(path) as archive:
-        rows = list(csv.DictReader(io.TextIOWrapper(archive.open("index.csv"))))
+        rows = list(csv.DictReader(io.TextIOWrapper(archive.open("index.csv"), encoding="utf-8")))
         names = sorted(name for name in archive.namelist() if name.endswith(".webp"))
         tiles = [np.asarray(image.open(archive.open(name)).convert("RGB")) for name in names]
     split = [tile.reshape(-1, 32, 50, 32, 3).transpose(0, 2, 4, 1, 3) for tile in tiles]

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undrift.arithmetic import in_one_thread
 from undrift.config import UndriftError
 from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
@@ -22,7 +23,6 @@ from undrift.federation.aggregate import AllUploads, Mean, Uploads, nbytes
 from undrift.federation.jobs import Answer, Exchange, Items, Survey
 from undrift.federation.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.keyed import Keyed
-from undrift.one_thread import in_one_thread
 from undrift.rng import stream
 from undrift.system.signals import uninterrupted
 from undrift.training.memory import Store

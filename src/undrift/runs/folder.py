@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -224,9 +225,8 @@ def leg_name(experiment: Experiment, made: Algorithm, seed: int) -> str:
     """The name of a leg, fit for files; what is too long for them ends in a hash."""
     place = experiment.algorithms.index(made)
     label = labels(experiment.algorithms)[place]
-    plain = "".join(sign if sign.isalnum() else "_" for sign in label).strip("_")
+    plain = re.sub(r"[^A-Za-z0-9]", "_", label).strip("_")
     name = f"{place}-{plain}-seed{seed}"
-    if len(name.encode()) > LONGEST:
-        start = plain.encode()[:SHORTENED].decode(errors="ignore")
-        name = f"{place}-{start}-{hashlib.sha256(label.encode()).hexdigest()[:12]}-seed{seed}"
+    if len(name) > LONGEST:
+        name = f"{place}-{plain[:SHORTENED]}-{hashlib.sha256(label.encode()).hexdigest()[:12]}-seed{seed}"
     return name

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from safetensors.torch import save as serialize
 
+from undrift.arithmetic import in_one_thread
 from undrift.config import UndriftError
 from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.core import Algorithm
@@ -22,7 +23,6 @@ from undrift.engines import Engine
 from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import State, prepare
-from undrift.one_thread import in_one_thread
 from undrift.runs import checkpoint
 from undrift.runs.entries import Place, Row
 from undrift.runs.folder import RunFolder, leg_name

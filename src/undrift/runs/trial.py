@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from undrift.arithmetic import in_one_thread
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
@@ -15,7 +16,6 @@ from undrift.federation.aggregate import first_bad
 from undrift.federation.rounds import Round, State, rounds, start
 from undrift.measure.cost import RoundCost
 from undrift.measure.metrics import Meter
-from undrift.one_thread import in_one_thread
 from undrift.training.task import Task
 
 if TYPE_CHECKING:

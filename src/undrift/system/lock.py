@@ -73,7 +73,7 @@ def _held(path: Path, process: int) -> bool:
 
 def _number(path: Path) -> int | None:
     try:
-        return int(path.read_text())
+        return int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from undrift.commands.progress import show_progress
-from undrift.commands.whole import Whole
+from undrift.cli.progress import show_progress
+from undrift.cli.whole import Whole
 from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.runs.trackers import Trackers
 from undrift.system.signals import Terminated, terminable

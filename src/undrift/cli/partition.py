@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from undrift.commands.whole import Whole
+from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.data.federated import FederatedData

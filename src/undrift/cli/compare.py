@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from undrift.commands.running import Options, run
-from undrift.commands.whole import Whole
+from undrift.cli.running import Options, run
+from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 
 

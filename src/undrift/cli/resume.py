@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from undrift.commands.running import Options
-from undrift.commands.running import run as go
+from undrift.cli.running import Options
+from undrift.cli.running import run as go
 from undrift.runs.identity import last_data_dir, stored_experiment
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from undrift.commands.whole import Whole
+from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.config.choices import Convention
 from undrift.experiment.registry import algorithm
@@ -46,7 +46,7 @@ def cost(
     named = [algorithm(name) for name in algorithms]
 
     # only now, since this takes seconds
-    from undrift.commands.costs_shown import Costs, in_markdown, show, sizes_table, work_table
+    from undrift.cli.costs_shown import Costs, in_markdown, show, sizes_table, work_table
     from undrift.measure.cost_tables import TABLES, table
 
     data: list[dict[str, Any]]

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
-from undrift import __version__
+from undrift._version import __version__
 from undrift.config import UndriftError
 from undrift.system.files import NO_ROOM
 
@@ -75,7 +75,7 @@ COMMANDS = {
         "samplers.",
     ),
 }
-"""where each command is in `undrift.commands`, and the first sentence of its help"""
+"""where each command is in `undrift.cli`, and the first sentence of its help"""
 
 
 def application(load: Collection[str] = COMMANDS.keys()) -> App:
@@ -89,7 +89,7 @@ def application(load: Collection[str] = COMMANDS.keys()) -> App:
     for name, (place, summary) in COMMANDS.items():
         module, _, attribute = place.partition(":")
         if name in load:
-            app.command(getattr(import_module(f"undrift.commands.{module}"), attribute), name=name)
+            app.command(getattr(import_module(f"undrift.cli.{module}"), attribute), name=name)
         else:
             app.command(App(name=name, help=summary))
     return app

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from undrift.commands.whole import Whole
+from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.report import require_extras
 from undrift.report.text import printable

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import undrift
-from undrift.commands.whole import Whole
+from undrift.cli.whole import Whole
 from undrift.core import Struct
 from undrift.later import Tensor
 
@@ -31,26 +31,28 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 PLACES = {
-    "sampling.py": "choosing the cohort",
-    "batches.py": "planning batches",
-    "rng.py": "planning batches",
-    "/data/": "reading samples",
-    "route.py:walk": "local steps",
-    "local.py:walk": "local steps",
-    "task.py:gradient": "local steps",
-    "/native/": "preparing steps",
-    "local.py": "clients, beside their steps",
-    "exchange.py": "clients, beside their steps",
-    "/algorithms/": "the algorithm's hooks",
-    "/parts/": "the algorithm's hooks",
-    "core.py": "the algorithm's hooks",
-    "optim.py": "the algorithm's hooks",
-    "aggregate.py": "averaging",
-    "store.py": "memory of clients",
-    "task.py": "evaluation",
-    "metrics.py": "evaluation",
-    "rounds.py": "the server",
-    "one_thread.py": "the server",
+    "federation/sampling.py": "choosing the cohort",
+    "training/work.py": "planning batches",
+    "undrift/rng.py": "planning batches",
+    "undrift/data/": "reading samples",
+    "native/route.py:walk": "local steps",
+    "training/trainer.py:walk": "local steps",
+    "training/task.py:gradient": "local steps",
+    "engines/native/": "preparing steps",
+    "training/trainer.py": "clients, beside their steps",
+    "federation/jobs.py": "clients, beside their steps",
+    "undrift/algorithms/": "the algorithm's hooks",
+    "undrift/parts/": "the algorithm's hooks",
+    "undrift/core.py": "the algorithm's hooks",
+    "undrift/optim.py": "the algorithm's hooks",
+    "undrift/vectors.py": "the algorithm's hooks",
+    "federation/aggregate.py": "averaging",
+    "training/memory.py": "memory of clients",
+    "training/slab.py": "memory of clients",
+    "training/task.py": "evaluation",
+    "measure/metrics.py": "evaluation",
+    "federation/rounds.py": "the server",
+    "undrift/arithmetic.py": "the server",
 }
 """parts of our files' names, and what time spent there is for; the first that fits counts, and what
 fits none counts for its callers"""
@@ -116,10 +118,10 @@ def measured(
     experiment: Experiment, task: Task, data: FederatedData, engine: Alone, rounds: int
 ) -> tuple[cProfile.Profile, float]:
     """What a profiler saw of some rounds of the first algorithm, and how long they took."""
+    from undrift.arithmetic import one_thread
     from undrift.federation.rounds import rounds as play
     from undrift.measure.cost import RoundCost
     from undrift.measure.metrics import Meter
-    from undrift.one_thread import one_thread
 
     made = experiment.algorithms[0]
     meter = Meter(made, task, data, RoundCost.of(made, task, data.example), engine)

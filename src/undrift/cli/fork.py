@@ -11,9 +11,9 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import track
 
-from undrift.commands.running import Options, this_command
-from undrift.commands.running import run as go
-from undrift.commands.whole import Whole
+from undrift.cli.running import Options, this_command
+from undrift.cli.running import run as go
+from undrift.cli.whole import Whole
 from undrift.data.files.fetch import use_data_dir
 from undrift.runs.identity import last_data_dir
 from undrift.system.signals import terminable

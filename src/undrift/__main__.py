@@ -1,0 +1,5 @@
+"""`python -m undrift` is `undrift`."""
+
+from undrift.cli.app import main
+
+main()
