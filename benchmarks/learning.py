@@ -25,6 +25,7 @@ from undrift.data.sources import dataset
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.sampling import Uniform
+from undrift.runs.trial import Trial
 from undrift.training.work import Local
 
 RESULTS = Path(__file__).parent / "learning.json"
@@ -98,7 +99,7 @@ def run(setting: Setting, folder: Path) -> dict[str, object]:
     experiment = setting.experiment()
     began = time.perf_counter()
     task, data = experiment.prepare(0)
-    (row,) = experiment.run(experiment.algorithms[0], 0, task, data)
+    (row,) = Trial(experiment, experiment.algorithms[0], 0, task, data).rows()
     majority = int(torch.bincount(data.test_targets).max()) / len(data.test_targets)
     return {
         **asdict(setting),

@@ -44,5 +44,5 @@ experiment = undrift.Experiment(
 task, data = experiment.prepare(seed=0)
 print(f"{len(data)} motors with {data.sizes.mean():.0f} recordings each")
 for algorithm in experiment.algorithms:
-    *_, last = experiment.run(algorithm, 0, task, data)
+    *_, last = undrift.Trial(experiment, algorithm, 0, task, data).rows()
     print(f"{algorithm}: {last['accuracy']:.1%} right after {last['round']} rounds")

@@ -26,7 +26,7 @@ CALLS = ("replace", "fsync", "pwrite", "truncate")
 
 
 def experiment() -> Experiment:
-    """All kinds of state: clients' memories and models, a sampler that learns, a leg that ends."""
+    """All kinds of state: clients' memories and models, a sampler that learns, failures."""
     texts: dict[str, Any] = {
         "algorithms": ["adabest", "ServerOpt(scaffold, Adam())", "fedadam(lr=1e38)"],
         "data": "digits",

@@ -146,12 +146,12 @@ def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["about"] for row in rows)
 
 
-def test_a_diverging_run_ends_with_a_verdict(tmp_path: Path) -> None:
+def test_a_diverging_run_ends_with_a_failure(tmp_path: Path) -> None:
     out = tmp_path / "run"
     compare("fedavg", "fedprox", *QUICK, "--lr", "1e30", "--out", str(out))
-    verdicts = json.loads((out / "verdicts.json").read_text())
-    assert {verdict["algorithm"] for verdict in verdicts} == {"FedAvg()", "FedProx(mu=0.01)"}
-    assert all(verdict["reason"] for verdict in verdicts)
+    failures = json.loads((out / "failures.json").read_text())
+    assert {failure["algorithm"] for failure in failures} == {"FedAvg()", "FedProx(mu=0.01)"}
+    assert all(failure["reason"] for failure in failures)
 
 
 def test_only_what_trains_loads_torch(tmp_path: Path) -> None:

@@ -53,11 +53,11 @@ def notes(events: list[Event]) -> str:
 
 
 def results(folder: Path) -> tuple[list[Any], bytes, Any]:
-    """Rows, in whatever order and without the clock, the model and the verdicts."""
+    """Rows, in whatever order and without the clock, the model and the failures."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     rows = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
     rows.sort(key=lambda row: (row["algorithm"], row["round"]))
-    return rows, (folder / MODEL).read_bytes(), json.loads((folder / "verdicts.json").read_text())
+    return rows, (folder / MODEL).read_bytes(), json.loads((folder / "failures.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -107,24 +107,24 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda path: path.write_text("".join(path.read_text().splitlines(True)[1:])),
         "rows of AdaBest(mu=0.02, beta=0.96), seed 0",
     ),
-    "the row of a verdict lost": (
+    "the row of a failure lost": (
         "metrics.jsonl",
         lambda path: path.write_text("".join(path.read_text().splitlines(True)[:-1])),
         "rows of ServerOpt(FedAvg(), Adam(lr=1e+38)), seed 0",
     ),
-    "a round of a verdict": (
-        "verdicts.json",
+    "a round of a failure": (
+        "failures.json",
         lambda path: edit(path, '"round": 2', '"round": 3'),
         "its checksum is wrong",
     ),
-    "verdicts emptied": ("verdicts.json", lambda path: path.write_text("[]"), "is missing"),
-    "no verdicts": ("verdicts.json", lambda path: path.write_text("7"), "is no list"),
-    "half a verdict": (
-        "verdicts.json",
+    "failures emptied": ("failures.json", lambda path: path.write_text("[]"), "is missing"),
+    "no failures": ("failures.json", lambda path: path.write_text("7"), "is no list"),
+    "half a failure": (
+        "failures.json",
         lambda path: edit(path, '"seed"', '"sead"'),
-        "is no verdict of this run",
+        "is no failure of this run",
     ),
-    "verdicts torn": ("verdicts.json", lambda path: path.write_text("[{"), "cannot be read"),
+    "failures torn": ("failures.json", lambda path: path.write_text("[{"), "cannot be read"),
     "sums flipped": ("checksums.json", lambda path: flip(path, 200), "is damaged"),
     "sums of another kind": ("checksums.json", lambda path: path.write_text("[]"), "is damaged"),
 }
@@ -152,7 +152,7 @@ def test_a_model_is_made_again_from_the_last_checkpoint(whole: Path) -> None:
     assert f"{whole / MODEL} is damaged: its checksum is wrong; it is made again" in notes(events)
 
 
-def test_rows_of_a_verdict_without_checksums_are_measured_again(kept: Path, whole: Path) -> None:
+def test_rows_of_a_failure_without_checksums_are_measured_again(kept: Path, whole: Path) -> None:
     (whole / "checksums.json").unlink()
     lines = (whole / "metrics.jsonl").read_text().splitlines(keepends=True)
     (whole / "metrics.jsonl").write_text("".join(lines[:-1]))
@@ -175,7 +175,7 @@ def test_runs_without_checksums_get_them(kept: Path, whole: Path) -> None:
         json.loads((at / "checksums.json").read_text()) for at in (kept / "whole", whole)
     )
     assert before["files"].keys() == after["files"].keys()
-    assert len(after["legs"]) == 2
+    assert len(after["trials"]) == 2
     (whole / "checksums.json").unlink()
     os.truncate(whole / MODEL, 900)
     assert "is no whole safetensors file" in verify(whole).problems[0].problem
@@ -234,7 +234,7 @@ def test_where_data_were_must_be_a_text(half: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("experiment.json", "experiment.toml", "partition.json", "verdicts.json"),
+        *("experiment.json", "experiment.toml", "partition.json", "failures.json"),
         *(
             "environment.json",
             "metrics.jsonl",
@@ -268,7 +268,7 @@ def test_settings_that_are_missing_are_told(half: Path) -> None:
         stored_experiment(half)
 
 
-@pytest.mark.parametrize("name", [ROUND, "checksums.json", "verdicts.json"])
+@pytest.mark.parametrize("name", [ROUND, "checksums.json", "failures.json"])
 def test_nested_nonsense_is_damage(name: str, whole: Path) -> None:
     size = (50_000).to_bytes(8, "little") if name == ROUND else b""
     (whole / name).write_bytes(size + b"[" * 50_000)
@@ -299,8 +299,8 @@ Shown = pytest.CaptureFixture[str]
 def test_the_command(kept: Path, whole: Path, capsys: Shown) -> None:
     main(["verify", str(kept / "whole"), str(kept / "half")])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("whole: sound (1 models, 4 rows, 1 verdicts, 3 checkpoints)")
-    assert lines[1].endswith("half: sound (2 rows, 0 verdicts, 2 checkpoints)")
+    assert lines[0].endswith("whole: sound (1 models, 4 rows, 1 failures, 3 checkpoints)")
+    assert lines[1].endswith("half: sound (2 rows, 0 failures, 2 checkpoints)")
     flip(whole / MODEL, -1)
     with pytest.raises(SystemExit) as stopped:
         main(["verify", str(kept / "whole"), str(whole), str(whole / "models")])

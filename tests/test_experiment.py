@@ -25,6 +25,7 @@ from undrift.models import MLP, Linear, Model, StackOverflowLSTM
 from undrift.runs.folder import RunFolder
 from undrift.runs.identity import stored_experiment
 from undrift.runs.runner import run
+from undrift.runs.trial import Trial
 from undrift.training.work import Local
 
 
@@ -81,7 +82,7 @@ def test_every_setting_is_part_of_the_identity(name: str) -> None:
 
 def rows(made: Experiment) -> list[dict[str, Any]]:
     prepared = made.prepare(0)
-    return [row for one in made.algorithms for row in made.run(one, 0, *prepared)]
+    return [row for one in made.algorithms for row in Trial(made, one, 0, *prepared).rows()]
 
 
 def test_an_algorithm_that_diverges_leaves_the_others_alone(tmp_path: Path) -> None:

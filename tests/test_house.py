@@ -1,7 +1,6 @@
 """Rules of the house that a reader relies on."""
 
 import ast
-import importlib
 from pathlib import Path
 
 import pytest
@@ -31,9 +30,3 @@ def test_an_algorithm_is_short_and_knows_only_the_contract(path: Path) -> None:
 
 def test_the_public_names_exist() -> None:
     assert all(hasattr(undrift, name) for name in undrift.__all__)
-
-
-def test_functions_are_not_hidden_by_the_modules_of_their_name() -> None:
-    for name in ("rounds", "replay"):
-        module = importlib.import_module(f"undrift.{name}")
-        assert getattr(undrift, name) is getattr(module, name)

@@ -17,6 +17,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds
 from undrift.runs.runner import run
+from undrift.runs.trial import Trial
 from undrift.training.task import Task
 from undrift.training.work import Local
 
@@ -73,8 +74,8 @@ def test_an_experiment(tmp_path: Path) -> None:
             assert torch.get_num_threads() == count, event
         files.append([path.read_bytes() for path in (folder / "models").iterdir()])
         prepared = made.prepare(0)
-        legs = made.run(made.algorithms[0], 0, *prepared, Sequential())
-        rows.append([{k: str(v) for k, v in row.items() if k != "seconds"} for row in legs])
+        trials = Trial(made, made.algorithms[0], 0, *prepared, Sequential()).rows()
+        rows.append([{k: str(v) for k, v in row.items() if k != "seconds"} for row in trials])
         assert torch.get_num_threads() == count
     assert files[1:] == files[:1] * 2
     assert rows[1:] == rows[:1] * 2

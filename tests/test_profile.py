@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from undrift.cli.app import main
-from undrift.cli.profile import OTHER, Alone, measured, shares
+from undrift.cli.profile import OTHER, PLACES, Alone, measured, shares
 from undrift.experiment.experiment import Experiment
 
+PACKAGE = Path(measured.__code__.co_filename).parent.parent
 DEMO = str(Path(__file__).parent.parent / "examples" / "demo.toml")
 
 
@@ -52,8 +53,8 @@ def test_steps_are_booked_as_local_steps(reasons: dict[Any, str], work: str) -> 
 
 def test_time_goes_to_callers_in_proportion() -> None:
     """Over any number of calls, of which some are to the function itself."""
-    ours = str(Path(measured.__code__.co_filename).parent.parent)
-    steps, server = (f"{ours}/local.py", 1, "walk"), (f"{ours}/rounds.py", 1, "play")
+    steps = f"{PACKAGE}/training/trainer.py", 1, "walk"
+    server = f"{PACKAGE}/federation/rounds.py", 1, "play"
     outer, inner = ("torch.py", 1, "outer"), ("~", 0, "inner")
     calls = {
         steps: {},
@@ -65,3 +66,11 @@ def test_time_goes_to_callers_in_proportion() -> None:
     found = shares({name: (1, 1, 1.0, 1.0, callers) for name, callers in calls.items()})
     assert found[outer] == found[inner] == {"local steps": 0.75, "the server": 0.25}
     assert found["alone.py", 1, "alone"] == {OTHER: 1.0}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_places_are_files_and_functions_that_exist(place: str) -> None:
+    file, _, function = place.partition(":")
+    path = next(PACKAGE.parent.rglob(file.rstrip("/")))
+    assert path.is_dir() == file.endswith("/")
+    assert f"def {function}" in (path.read_text(encoding="utf-8") if function else "def ")

@@ -25,7 +25,7 @@ from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import Server
 from undrift.measure.metrics import Meter
-from undrift.runs.folder import RunFolder, leg_name
+from undrift.runs.folder import SHORTENED, RunFolder, trial_name
 from undrift.runs.identity import stored_experiment
 from undrift.runs.rows import MetricsFile
 from undrift.runs.runner import Event, run
@@ -285,7 +285,7 @@ def test_what_a_run_says_of_itself(whole: Path) -> None:
     (session,) = json.loads((whole / "environment.json").read_text())
     assert {"python", "cores", "engine"} <= session.keys()
     assert {"torch", "mkl", "processor", "engine"} <= session["arithmetic"].keys()
-    assert "all legs are done" in (whole / "run.log").read_text()
+    assert "all trials are done" in (whole / "run.log").read_text()
 
 
 def test_going_on_where_numbers_are_rounded_otherwise_is_told(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_a_full_disk_loses_nothing(size: int, whole: Path, tmp_path: Path) -> No
 
 def test_a_folder_is_let_go_of_when_opening_fails(tmp_path: Path) -> None:
     made = experiment()
-    (tmp_path / "verdicts.json").write_text("{")
+    (tmp_path / "failures.json").write_text("{")
     (tmp_path / "experiment.json").touch()
     with pytest.raises(UndriftError):
         RunFolder(tmp_path, made, *made.check())
@@ -384,12 +384,12 @@ def test_a_folder_is_let_go_of_when_opening_fails(tmp_path: Path) -> None:
 
 
 def test_long_names_are_cut_and_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    long = ["é" * 200 + "1", "é" * 200 + "2", "AdaBest"]
+    long = ["x" * 300 + "1", "x" * 300 + "2", "AdaBest"]
     monkeypatch.setattr("undrift.runs.folder.labels", lambda made: long)
     made = experiment(algorithms=["fedavg", "fedprox", "adabest"], rounds=1, every=1)
-    paths = [leg_name(made, one, 0) for one in made.algorithms]
+    paths = [trial_name(made, one, 0) for one in made.algorithms]
     assert paths[2] == "2-AdaBest-seed0"
-    assert all(path[2:].startswith("é" * 30 + "-") for path in paths[:2])
+    assert all(path[2:].startswith("x" * SHORTENED + "-") for path in paths[:2])
     assert len({path[2:] for path in paths}) == 3  # also without their numbers
     play(tmp_path, made)
     assert {path.stem for path in (tmp_path / "models").iterdir()} == set(paths)

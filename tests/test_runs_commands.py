@@ -112,8 +112,8 @@ def test_ls_without_runs(tmp_path: Path, capsys: Shown) -> None:
 
 
 def test_show(tmp_path: Path, capsys: Shown) -> None:
-    verdict = {"algorithm": A, "seed": 1, "round": 15, "reason": "the [b]model[/b] is not finite"}
-    main(["show", str(make_run(tmp_path, verdicts=[verdict]))])
+    failure = {"algorithm": A, "seed": 1, "round": 15, "reason": "the [b]model[/b] is not finite"}
+    main(["show", str(make_run(tmp_path, failures=[failure]))])
     shown = capsys.readouterr().out
     assert "Dirichlet(clients=4, alpha=0.1)" in shown
     assert re.search(r"FedAvg +10/20 +45\.00 ± 7\.07", shown)  # where both seeds still were
@@ -206,14 +206,14 @@ def test_diff_of_accuracies_alone(tmp_path: Path, capsys: Shown) -> None:
     assert "they differ by 0.5, which is more than rounding does" in capsys.readouterr().out
 
 
-def test_diff_of_verdicts_and_algorithms(tmp_path: Path, capsys: Shown) -> None:
-    verdict = {"algorithm": A, "seed": 0, "round": 25, "reason": "not finite"}
+def test_diff_of_failures_and_algorithms(tmp_path: Path, capsys: Shown) -> None:
+    failure = {"algorithm": A, "seed": 0, "round": 25, "reason": "not finite"}
     only = {key: values for key, values in ACCURACY.items() if key[0] == A}
-    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", only, [verdict])
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", only, [failure])
     fails("diff", str(a), str(b), code=1)
     assert capsys.readouterr().out.splitlines() == [
         f"algorithms: {[A, B]} | {[A]}",
-        "FedAvg, seed 0: no verdict | ended in round 25: not finite",
+        "FedAvg, seed 0: no failure | ended in round 25: not finite",
     ]
 
 
@@ -266,10 +266,10 @@ SEEN = r"\x1b[31m[bold]:smile:[/x]\x07\u202e"
 
 
 def test_what_others_wrote_is_printed_as_text(tmp_path: Path, capsys: Shown) -> None:
-    verdict = {"algorithm": A, "seed": 1, "round": 15, "reason": ODD}
+    failure = {"algorithm": A, "seed": 1, "round": 15, "reason": ODD}
     folder = tmp_path / "[bold]:smile:[/y]"
     settings = {"data": ODD, ODD: "value", "name": ODD}
-    make_run(folder, labels={A: ODD, B: ODD + "2"}, verdicts=[verdict], **settings)
+    make_run(folder, labels={A: ODD, B: ODD + "2"}, failures=[failure], **settings)
     make_run(other := tmp_path / "other", data=ODD + "3")
     main(["show", str(folder)])
     main(["ls", str(folder.parent)])

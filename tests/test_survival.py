@@ -44,7 +44,7 @@ def tensors(record: Mapping[str, Any] | Struct, place: str = "") -> Iterator[tup
 
 
 def final_state(path: Path) -> dict[str, Any]:
-    """All that the last checkpoint of a leg and the rows of its clients hold."""
+    """All that the last checkpoint of a trial and the rows of its clients hold."""
     newest = max(path.glob("round-*.safetensors"), key=lambda file: file.name)
     state = checkpoint.load(newest)
     try:
@@ -72,10 +72,10 @@ def test_a_run_that_was_killed_many_times_ends_with_the_same_bytes(
 ) -> None:
     root, _ = killed
     whole = root / "whole"
-    assert len(json.loads((whole / "verdicts.json").read_text())) == 2
+    assert len(json.loads((whole / "failures.json").read_text())) == 2
     for torn in sorted(root.glob("torn*")):
         assert rows(torn) == rows(whole)
-        assert (torn / "verdicts.json").read_bytes() == (whole / "verdicts.json").read_bytes()
+        assert (torn / "failures.json").read_bytes() == (whole / "failures.json").read_bytes()
         models = sorted((whole / "models").iterdir())
         assert len(models) == 4
         for model in models:

@@ -17,19 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
-from undrift.runs.trackers import NAMES, Leg, Trackers, numbers, tracker
+from undrift.runs.trackers import NAMES, Trackers, Trial, numbers, tracker
 
 RUN, SETTINGS = "3f2a90c1d7be", {"data": "Digits()", "rounds": 8, "target": None}
-ADABEST = Leg(RUN, SETTINGS, "AdaBest", "AdaBest(mu=0.02)", 0)
-FEDAVG = Leg(RUN, SETTINGS, "FedAvg", "FedAvg()", 1)
+ADABEST = Trial(RUN, SETTINGS, "AdaBest", "AdaBest(mu=0.02)", 0)
+FEDAVG = Trial(RUN, SETTINGS, "FedAvg", "FedAvg()", 1)
 ROUNDS = {ADABEST.name: [2, 4, 6, 8], FEDAVG.name: [2, 4]}
 
 
-def row(leg: Leg, t: int) -> dict[str, Any]:
+def row(trial: Trial, t: int) -> dict[str, Any]:
     return {
-        "algorithm": leg.algorithm,
-        "label": leg.label,
-        "seed": leg.seed,
+        "algorithm": trial.algorithm,
+        "label": trial.label,
+        "seed": trial.seed,
         "round": t,
         "accuracy": t / 16,
         "h_norm": None,
@@ -113,34 +113,34 @@ def test_nothing_goes_over_the_network(written: tuple[Path, list[bytes]]) -> Non
     assert written[1] == []
 
 
-@pytest.mark.parametrize("leg", [ADABEST, FEDAVG], ids=lambda leg: leg.label)
-def test_tensorboard(written: tuple[Path, list[bytes]], leg: Leg) -> None:
+@pytest.mark.parametrize("trial", [ADABEST, FEDAVG], ids=lambda trial: trial.label)
+def test_tensorboard(written: tuple[Path, list[bytes]], trial: Trial) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(written[0] / "tensorboard" / leg.name)).Reload()
+    events = EventAccumulator(str(written[0] / "tensorboard" / trial.name)).Reload()
     found = {
         tag: [(event.step, event.value) for event in events.Scalars(tag)]
         for tag in events.Tags()["scalars"]
     }
     assert found == {
-        tag: [(t, pytest.approx(logged(t)[tag])) for t in ROUNDS[leg.name]] for tag in logged(0)
+        tag: [(t, pytest.approx(logged(t)[tag])) for t in ROUNDS[trial.name]] for tag in logged(0)
     }
     texts = {
         tag.partition("/")[0]: events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
         for tag in events.Tags()["tensors"]
     }
-    assert leg.algorithm in texts["settings"]
-    assert texts.get("verdict") == ("all clients diverged" if leg == ADABEST else None)
+    assert trial.algorithm in texts["settings"]
+    assert texts.get("failure") == ("all clients diverged" if trial == ADABEST else None)
 
 
-@pytest.mark.parametrize("leg", [ADABEST, FEDAVG], ids=lambda leg: leg.label)
-def test_mlflow(written: tuple[Path, list[bytes]], leg: Leg) -> None:
+@pytest.mark.parametrize("trial", [ADABEST, FEDAVG], ids=lambda trial: trial.label)
+def test_mlflow(written: tuple[Path, list[bytes]], trial: Trial) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{written[0]}/mlflow/mlflow.db")
     experiment = client.get_experiment_by_name(f"undrift {RUN}")
     (run,) = client.search_runs(
-        [experiment.experiment_id], f"attributes.run_name = '{leg.name}'"
+        [experiment.experiment_id], f"attributes.run_name = '{trial.name}'"
     )  # one, not one a session
     found = {
         key: [
@@ -149,29 +149,29 @@ def test_mlflow(written: tuple[Path, list[bytes]], leg: Leg) -> None:
         ]
         for key in run.data.metrics
     }
-    assert found == {key: [(t, logged(t)[key]) for t in ROUNDS[leg.name]] for key in logged(0)}
-    assert run.data.params == {key: str(value) for key, value in leg.facts.items()}
-    assert run.data.tags.get("undrift.verdict") == (
-        "all clients diverged" if leg == ADABEST else None
+    assert found == {key: [(t, logged(t)[key]) for t in ROUNDS[trial.name]] for key in logged(0)}
+    assert run.data.params == {key: str(value) for key, value in trial.facts.items()}
+    assert run.data.tags.get("undrift.failure") == (
+        "all clients diverged" if trial == ADABEST else None
     )
-    assert run.info.status == ("FAILED" if leg == ADABEST else "FINISHED")
+    assert run.info.status == ("FAILED" if trial == ADABEST else "FINISHED")
 
 
-@pytest.mark.parametrize("leg", [ADABEST, FEDAVG], ids=lambda leg: leg.label)
-def test_wandb(written: tuple[Path, list[bytes]], leg: Leg) -> None:
-    sessions = sorted((written[0] / "wandb").glob(f"offline-run-*-{leg.id}"))
-    assert len(sessions) == (2 if leg == ADABEST else 1)
+@pytest.mark.parametrize("trial", [ADABEST, FEDAVG], ids=lambda trial: trial.label)
+def test_wandb(written: tuple[Path, list[bytes]], trial: Trial) -> None:
+    sessions = sorted((written[0] / "wandb").glob(f"offline-run-*-{trial.id}"))
+    assert len(sessions) == (2 if trial == ADABEST else 1)
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(sessions[-1])]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     records = [json.loads(line) for line in done.stdout.splitlines()]
     (run,) = (record["run"] for record in records if record["type"] == "run")
-    assert (run["run_id"], run["display_name"]) == (leg.id, leg.name)
-    assert leg.facts.items() <= run["config"]["update"].items()
+    assert (run["run_id"], run["display_name"]) == (trial.id, trial.name)
+    assert trial.facts.items() <= run["config"]["update"].items()
     items = [record["history"]["item"] for record in records if record["type"] == "history"]
     found = [(item["_step"], {k: v for k, v in item.items() if k[0] != "_"}) for item in items]
-    assert found == [(t, logged(t)) for t in ROUNDS[leg.name]]
+    assert found == [(t, logged(t)) for t in ROUNDS[trial.name]]
     (code,) = (record["exit"].get("exit_code", 0) for record in records if "exit" in record)
-    assert code == (1 if leg == ADABEST else 0)
+    assert code == (1 if trial == ADABEST else 0)
 
 
 def test_a_tracker_that_fails_is_off_and_the_others_go_on(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_server_that_is_not_there_stops_nothing(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_written_before_a_leg_begins(name: str, tmp_path: Path) -> None:
+def test_nothing_is_written_before_a_trial_begins(name: str, tmp_path: Path) -> None:
     tracker(name, tmp_path / "run").close()
     assert not any(tmp_path.iterdir())
 
@@ -221,7 +221,7 @@ def test_a_missing_library_is_named_with_its_extra(
 ) -> None:
     needed = "torch.utils.tensorboard" if name == "tensorboard" else name
     monkeypatch.setitem(sys.modules, needed, None)
-    monkeypatch.delitem(sys.modules, f"undrift.trackers.{name}", raising=False)
+    monkeypatch.delitem(sys.modules, f"undrift.runs.trackers.{name}", raising=False)
     with pytest.raises(UndriftError, match=rf'pip install "undrift\[{name}\]"'):
         tracker(name, tmp_path)
 
@@ -231,11 +231,11 @@ def test_an_unknown_tracker_is_guessed(tmp_path: Path) -> None:
         tracker("tensorbord", tmp_path)
 
 
-def test_legs_have_ids_of_their_own_that_last() -> None:
-    legs = [ADABEST, FEDAVG, Leg(RUN, SETTINGS, "FedAvg", "FedAvg()", 2)]
-    legs.append(Leg("another", SETTINGS, "FedAvg", "FedAvg()", 2))
-    assert len({leg.id for leg in legs}) == 4
-    assert Leg(RUN, {}, "another label", ADABEST.algorithm, 0).id == ADABEST.id
+def test_trials_have_ids_of_their_own_that_last() -> None:
+    trials = [ADABEST, FEDAVG, Trial(RUN, SETTINGS, "FedAvg", "FedAvg()", 2)]
+    trials.append(Trial("another", SETTINGS, "FedAvg", "FedAvg()", 2))
+    assert len({trial.id for trial in trials}) == 4
+    assert Trial(RUN, {}, "another label", ADABEST.algorithm, 0).id == ADABEST.id
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(), st.booleans(), st.text(), st.integers())))

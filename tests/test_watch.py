@@ -159,7 +159,7 @@ def test_links_that_leave_the_folder_are_not_followed(runs: Path) -> None:
 
 
 @given(
-    st.sampled_from(["experiment.json", "metrics.jsonl", "partition.json", "verdicts.json"]),
+    st.sampled_from(["experiment.json", "metrics.jsonl", "partition.json", "failures.json"]),
     st.sampled_from(
         [
             *("seed", "seeds", "round", "rounds", "algorithm", "algorithms", "accuracy", "name"),
@@ -177,7 +177,7 @@ def test_spoilt_files_never_spoil_the_list(
     tmp_path_factory: pytest.TempPathFactory, name: str, key: str, value: Any
 ) -> None:
     runs = tmp_path_factory.mktemp("runs")
-    file = make_run(runs / "one", verdicts=[]) / name
+    file = make_run(runs / "one", failures=[]) / name
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     spoilt = [line | {key: value} if isinstance(line, dict) else value for line in lines]
     file.write_text("".join(json.dumps(line) + "\n" for line in spoilt))

@@ -102,11 +102,11 @@ def test_runs_are_chosen_and_overlaid(browser: Any, url: str, tmp_path: Path) ->
 
 
 def test_hostile_names_stay_texts(browser: Any, url: str, tmp_path: Path) -> None:
-    verdict = {"algorithm": A, "seed": 0, "round": 15, "reason": HOSTILE}
+    failure = {"algorithm": A, "seed": 0, "round": 15, "reason": HOSTILE}
     make_run(
         tmp_path / "runs" / HOSTILE,
         labels={A: HOSTILE, B: "B"},
-        verdicts=[verdict],
+        failures=[failure],
         name=HOSTILE,
         data=HOSTILE,
         partition=HOSTILE,

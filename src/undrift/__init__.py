@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     )
     from undrift.report.history import History
     from undrift.runs.runner import Event, run
+    from undrift.runs.trial import Trial
     from undrift.training.task import Task
     from undrift.training.work import Local
 
@@ -99,6 +100,7 @@ _LATER = {
     "undrift.checks.replay": ("Plan", "Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
     "undrift.runs.runner": ("Event", "run"),
+    "undrift.runs.trial": ("Trial",),
     "undrift.federation.sampling": (
         "MD",
         "AdaFL",
@@ -186,6 +188,7 @@ __all__ = [
     "Struct",
     "Synthetic",
     "Task",
+    "Trial",
     "TrimmedMean",
     "UndriftError",
     "Uniform",

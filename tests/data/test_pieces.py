@@ -17,6 +17,7 @@ from undrift.data.text.pieces import Pieces
 from undrift.data.text.words import most_frequent, words
 from undrift.experiment.experiment import Experiment
 from undrift.models import MODELS
+from undrift.runs.trial import Trial
 
 pytest.importorskip("tokenizers")
 
@@ -151,7 +152,7 @@ def test_distilbert_learns_from_real_articles(news):
         every=5,
     )
     task, data = experiment.check()
-    (row,) = experiment.run(experiment.algorithms[0], 0, task, data)
+    (row,) = Trial(experiment, experiment.algorithms[0], 0, task, data).rows()
     assert row["train_loss"] < 0.7 * math.log(4)
 
 

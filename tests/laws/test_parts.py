@@ -291,7 +291,7 @@ def one_wild_round(name: str, updates: Sequence[Any]) -> Snapshot:
 @given(rows=st.lists(st.tuples(WILD, WILD), min_size=1, max_size=5))
 @settings(max_examples=10)
 def test_updates_too_large_for_numbers_break_no_part(part: str, rows: list[Any]) -> None:
-    """Clients are dropped, or the model is not finite, which ends a run with a verdict."""
+    """Clients are dropped, or the model is not finite, which ends a run with a failure."""
     bad = {i for i, row in enumerate(rows) if not np.isfinite(row).all()}
     for core in ("FedAvg()", "SCAFFOLD()", "AdaBest()", "FedNova()"):
         now = one_wild_round(part.format(core), rows)

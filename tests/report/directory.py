@@ -23,7 +23,7 @@ ACCURACY: Accuracies = {
 def make_run(
     folder: Path,
     accuracy: Accuracies = ACCURACY,
-    verdicts: list[dict[str, Any]] | None = None,
+    failures: list[dict[str, Any]] | None = None,
     labels: dict[str, str] | None = None,
     empty: tuple[str, ...] = (),
     lists: bool = False,
@@ -81,8 +81,8 @@ def make_run(
     (folder / "partition.json").write_text(
         json.dumps({"label_counts": [[5, 0], [0, 7], [1, 1], [0, 0]]})
     )
-    if verdicts is not None:
-        (folder / "verdicts.json").write_text(json.dumps(verdicts))
+    if failures is not None:
+        (folder / "failures.json").write_text(json.dumps(failures))
     return folder
 
 

@@ -85,9 +85,9 @@ def test_it_fits_a_phone_by_day_and_night(browser: Any, tmp_path: Path) -> None:
 
 
 def test_hostile_texts_stay_texts(browser: Any, tmp_path: Path) -> None:
-    verdict = {"algorithm": A, "seed": 0, "round": 15, "reason": HOSTILE}
+    failure = {"algorithm": A, "seed": 0, "round": 15, "reason": HOSTILE}
     folder = make_run(
-        tmp_path, labels={A: HOSTILE, B: "B"}, verdicts=[verdict], name=HOSTILE, data=HOSTILE
+        tmp_path, labels={A: HOSTILE, B: "B"}, failures=[failure], name=HOSTILE, data=HOSTILE
     )
     seen = visit(browser, folder)
     page = seen.page

@@ -98,9 +98,9 @@ def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
 
 
 def test_rounds_done_count_what_is_missing(tmp_path: Path) -> None:
-    verdict = {"algorithm": A, "seed": 1, "round": 10, "reason": "not finite"}
+    failure = {"algorithm": A, "seed": 1, "round": 10, "reason": "not finite"}
     accuracy = {key: values[:2] if key == (A, 0) else values for key, values in ACCURACY.items()}
-    run = read_run(make_run(tmp_path, accuracy, [verdict]))
+    run = read_run(make_run(tmp_path, accuracy, [failure]))
     assert run.done == (10 + 20 + 20 + 20) // 4
 
 
@@ -157,7 +157,7 @@ def add_row(folder: Path, **values: Any) -> None:
         (lambda d: add_row(d, round=2**80), "line 17: round must be a whole number"),
         (lambda d: (d / "partition.json").write_text('{"label_counts": [[1], [1, 2]]}'), "counts"),
         (lambda d: (d / "partition.json").write_text('{"label_counts": [[-1]]}'), "counts"),
-        (lambda d: (d / "verdicts.json").write_text('[{"seed": 0}]'), "must be a list of"),
+        (lambda d: (d / "failures.json").write_text('[{"seed": 0}]'), "must be a list of"),
     ],
 )
 def test_broken_files_are_named(tmp_path: Path, spoil: Spoil, message: str) -> None:

@@ -66,11 +66,11 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
-    verdict = {"algorithm": A, "seed": 0, "round": 15, "reason": f"{HOSTILE} & [[js]]"}
+    failure = {"algorithm": A, "seed": 0, "round": 15, "reason": f"{HOSTILE} & [[js]]"}
     folder = make_run(
         tmp_path,
         labels={A: HOSTILE, B: "<img src=x onerror=alert(1)>|`*_$x^"},
-        verdicts=[verdict],
+        failures=[failure],
         name=f"{HOSTILE}[[plotly]]",
         data=HOSTILE,
         command=f"undrift compare '</pre>{HOSTILE}'",

@@ -36,8 +36,8 @@ def row(t: int, accuracy: float = 0.5, name: str = A) -> bytes:
 
 def look(file: Rows, name: str = A) -> dict[int, float]:
     """Round → accuracy on the first seed."""
-    leg = file.read(NAMES, SEEDS).get((name, 0))
-    rounds, values, _ = leg.columns(1e9) if leg else ([], {"accuracy": []}, {})
+    trial = file.read(NAMES, SEEDS).get((name, 0))
+    rounds, values, _ = trial.columns(1e9) if trial else ([], {"accuracy": []}, {})
     return dict(zip(map(int, rounds), map(float, values["accuracy"]), strict=True))
 
 

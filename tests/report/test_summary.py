@@ -99,8 +99,8 @@ def test_one_seed_has_no_spread(tmp_path: Path) -> None:
 
 def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
     accuracy: Accuracies = dict(ACCURACY) | {(B, 1): (0.5, 0.7, 0.1)}
-    verdict = {"algorithm": B, "seed": 1, "round": 15, "reason": "the model is not finite"}
-    folder = make_run(tmp_path, accuracy, [verdict])
+    failure = {"algorithm": B, "seed": 1, "round": 15, "reason": "the model is not finite"}
+    folder = make_run(tmp_path, accuracy, [failure])
     run = read_run(folder)
     rows = {row.arm.name: row for row in summarise(run)}
     assert (rows[B].diverged, rows[B].unfinished) == (1, 0)
@@ -119,11 +119,11 @@ def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
 
 
 def test_all_seeds_diverged_at_once(tmp_path: Path) -> None:
-    verdicts = [
+    failures = [
         {"algorithm": name, "seed": seed, "round": 5, "reason": "not finite"}
         for name, seed in ACCURACY
     ]
-    folder = make_run(tmp_path, verdicts=verdicts)
+    folder = make_run(tmp_path, failures=failures)
     run = read_run(folder)
     rows = summarise(run)
     assert not any(row.leads for row in rows)
@@ -387,14 +387,14 @@ def test_latex_is_escaped(tmp_path: Path) -> None:
 
 
 def test_every_seed_is_in_the_csv(tmp_path: Path) -> None:
-    verdict = {"algorithm": A, "seed": 0, "round": 20, "reason": "a, b"}
-    run = read_run(make_run(tmp_path, verdicts=[verdict]))
+    failure = {"algorithm": A, "seed": 0, "round": 20, "reason": "a, b"}
+    run = read_run(make_run(tmp_path, failures=[failure]))
     lines = list(csv.DictReader(io.StringIO(seeds_csv(run, summarise(run, "FedAvg")))))
     assert [(line["label"], line["seed"]) for line in lines] == [
         *(("FedAvg", "0"), ("FedAvg", "1")),
         *(("AdaBest", "0"), ("AdaBest", "1")),
     ]
-    assert (lines[0]["verdict"], lines[0]["final"], lines[0]["rounds"]) == ("a, b", "", "15")
+    assert (lines[0]["failure"], lines[0]["final"], lines[0]["rounds"]) == ("a, b", "", "15")
     assert (lines[2]["difference"], float(lines[3]["difference"])) == ("", pytest.approx(0.3))
     assert float(lines[1]["bytes_to"]) == 1500 * 20
 

@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "verify": (
         "verify:verify",
-        "Check that nothing in runs was damaged: settings, rows, verdicts, models and checkpoints.",
+        "Check that nothing in runs was damaged: settings, rows, failures, models and checkpoints.",
     ),
     "report": (
         "report:report",
@@ -52,7 +52,7 @@ COMMANDS = {
     "ls": ("show:ls", "List the runs in a folder, the latest first."),
     "show": (
         "show:show",
-        "Show a run: settings, progress, the last evaluation, verdicts, and where its files are.",
+        "Show a run: settings, progress, the last evaluation, failures, and where its files are.",
     ),
     "diff": (
         "diff:diff",

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from undrift.report import Run, read_run
-from undrift.report.read import Arm, Curve
+from undrift.report.read import Arm, TrialRecord
 from undrift.report.text import printable
 from undrift.runs.identity import stored_sessions
 
@@ -35,7 +35,7 @@ class Parting:
     largest  the largest relative difference of any round and quantity, and which it is
     """
 
-    leg: str
+    trial: str
     said: str
     size: float = 0.0
     largest: tuple[float, str] = (0.0, "")
@@ -61,7 +61,7 @@ def diff(a: Path, b: Path) -> None:
     """
     one, other = read_run(a), read_run(b)
     told, partings = list(settings(one, other)), list(results(one, other))
-    lines = [*told, *(f"{parting.leg}: {parting.said}" for parting in partings)]
+    lines = [*told, *(f"{parting.trial}: {parting.said}" for parting in partings)]
     if not told:
         same = "the same settings, the same results"
         lines.insert(0, "the same settings, other results:" if partings else same)
@@ -100,21 +100,21 @@ def results(a: Run, b: Run) -> Iterator[Parting]:
 
 
 def _part(a: Arm, b: Arm, seed: int) -> Parting | None:
-    """A differing value, a missing round, or another verdict."""
-    leg = f"{a.label}, seed {seed}"
+    """A differing value, a missing round, or another failure."""
+    trial = f"{a.label}, seed {seed}"
     one, other = a.curves.get(seed), b.curves.get(seed)
-    if one and other and (found := _values(leg, one, other)):
+    if one and other and (found := _values(trial, one, other)):
         return found
     rounds = [set() if c is None else set(c.rounds.tolist()) for c in (one, other)]
     if alone := rounds[0] ^ rounds[1]:
         t = min(alone)
-        return Parting(leg, f"round {t} is only in the {'first' if t in rounds[0] else 'second'}")
-    ends = [arm.verdicts.get(seed) for arm in (a, b)]
-    says = ["no verdict" if v is None else f"ended in round {v.round}: {v.reason}" for v in ends]
-    return None if ends[0] == ends[1] else Parting(leg, " | ".join(says))
+        return Parting(trial, f"round {t} is only in the {'first' if t in rounds[0] else 'second'}")
+    ends = [arm.failures.get(seed) for arm in (a, b)]
+    says = ["no failure" if v is None else f"ended in round {v.round}: {v.reason}" for v in ends]
+    return None if ends[0] == ends[1] else Parting(trial, " | ".join(says))
 
 
-def _values(leg: str, a: Curve, b: Curve) -> Parting | None:
+def _values(trial: str, a: TrialRecord, b: TrialRecord) -> Parting | None:
     """The first round in which a quantity differs, and how far the curves come apart."""
     rounds, here, there = np.intersect1d(a.rounds, b.rounds, return_indices=True)
     names = [name for name in a.values if name in b.values and name != CLOCK]
@@ -135,10 +135,10 @@ def _values(leg: str, a: Curve, b: Curve) -> Parting | None:
     smooth = [k for k in which if "accuracy" not in names[k]] or list(which)
     name, t = np.unravel_index(np.argmax(sizes), sizes.shape)
     return Parting(
-        leg,
+        trial,
         f"round {rounds[first]}, {names[which[0]]}: {values}{more}",
         float(sizes[smooth, first].max()),
-        (float(sizes[name, t]), f"{leg}, round {rounds[t]}, {names[name]}"),
+        (float(sizes[name, t]), f"{trial}, round {rounds[t]}, {names[name]}"),
     )
 
 

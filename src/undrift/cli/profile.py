@@ -62,7 +62,7 @@ OTHER = "everything else"
 DEEPEST = 30
 """functions of others, such as torch's, between one of ours and what it has them do"""
 
-HOME = str(Path(undrift.__file__).parent)
+HOME = str(Path(undrift.__file__).parent.parent)
 
 Function = tuple[str, int, str]
 """a file, a line and a name, as `pstats` has it"""

@@ -1,4 +1,4 @@
-"""What a run shows of itself: live bars on a terminal, a line for each leg elsewhere."""
+"""What a run shows of itself: live bars on a terminal, a line for each trial elsewhere."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
                 _print_json({"event": event.kind} | place | {"round": event.round})
             case "end":
                 _print_json(
-                    {"event": "end"} | place | {"round": event.round, "verdict": event.note}
+                    {"event": "end"} | place | {"round": event.round, "failure": event.note}
                 )
             case "start" | "note":
                 _print_json({"event": event.kind, "note": event.note})

@@ -31,10 +31,10 @@ FILES = {
     "metrics.jsonl": "one row an evaluation",
     "metrics.parquet": "the same as columns, for pandas, polars and duckdb",
     "partition.json": "who holds what, first seed",
-    "verdicts.json": "legs that ended early, and why",
+    "failures.json": "trials that ended early, and why",
     "run.log": "what happened when",
     "checkpoints": "states to go on from",
-    "models": "the models that legs ended with, as safetensors",
+    "models": "the models that trials ended with, as safetensors",
     "origin": "states of the run that this one was forked from",
     "tensorboard": "for `tensorboard --logdir`",
     "mlflow": "for `mlflow ui`",
@@ -53,7 +53,7 @@ QUANTITIES = {"loss": ".4f", "x_norm": ".2f", "h_norm": ".2f", "drift": ".3f"}
 
 
 def show(run: Path) -> None:
-    """Show a run: settings, progress, the last evaluation, verdicts, and where its files are.
+    """Show a run: settings, progress, the last evaluation, failures, and where its files are.
 
     Example: undrift show runs/3f2a90c1d7be
 
@@ -72,9 +72,9 @@ def show(run: Path) -> None:
     console.print(settings)
     console.print(_last(found))
     for arm in found.arms:
-        for verdict in arm.verdicts.values():
-            where = f"{arm.label}, seed {verdict.seed}, ended in round {verdict.round}"
-            console.print(Text(printable(f"{where}: {verdict.reason}"), style="red"))
+        for failure in arm.failures.values():
+            where = f"{arm.label}, seed {failure.seed}, ended in round {failure.round}"
+            console.print(Text(printable(f"{where}: {failure.reason}"), style="red"))
     files = Table(box=None, show_header=False, pad_edge=False)
     for path in sorted(run.iterdir()):
         if not path.name.startswith("."):
@@ -158,7 +158,7 @@ def _row(path: Path) -> dict[str, Any]:
         return row | {"error": str(error)}
     best, score = best_peak(run), run.score
     state = "finished" if run.finished else "interrupted"
-    if any(arm.verdicts for arm in run.arms):
+    if any(arm.failures for arm in run.arms):
         state += ", diverged"
     return row | {
         "hash": str(run.experiment.get("hash", "")),

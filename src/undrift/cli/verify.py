@@ -16,7 +16,7 @@ from undrift.runs.verify import verify as look
 
 
 def verify(*runs: Path, json_: Annotated[bool, Parameter("--json")] = False) -> None:
-    """Check that nothing in runs was damaged: settings, rows, verdicts, models and checkpoints.
+    """Check that nothing in runs was damaged: settings, rows, failures, models and checkpoints.
 
     Example: undrift verify runs/*
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +18,16 @@ from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.source import DataSet, Source
 from undrift.data.text.words import Sequences
+from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import torch
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
-from undrift.runs.origin import Origin
 from undrift.training.work import Local
 
 if TYPE_CHECKING:
-    from undrift.engines import Engine
     from undrift.training.task import Task
 
 
@@ -185,26 +184,6 @@ class Experiment(Config):
             f"of {size} up with copies; batching 'keep' takes each sample once, or give a "
             f"batch_size of {largest} or less"
         )
-
-    def run(
-        self,
-        made: Algorithm,
-        seed: int,
-        task: Task,
-        data: FederatedData,
-        engine: Engine | None = None,
-    ) -> Iterator[dict[str, Any]]:
-        """Run one algorithm on a seed's task and data, yielding metrics at each evaluation.
-
-        `engine` is where it runs, and no part of the experiment; the fastest if not given.
-        A run whose model or whose whole cohort diverges ends with a "verdict" in its last row.
-        """
-        from undrift.runs.trial import Leg
-
-        leg = Leg(self, made, seed, task, data, engine)
-        for _, row in leg.follow(leg.start()):
-            if row:
-                yield row | {"verdict": leg.verdict} if leg.verdict else row
 
 
 def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:

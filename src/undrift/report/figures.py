@@ -206,7 +206,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
             alone = curve.rounds >= (shared[-1] if shared.size else 0)
             if alone.sum() > 1:  # this seed outlived another one: on its own from there
                 ax.plot(curve[x][alone] / unit, scale * curve[metric][alone], linewidth=0.6, **line)
-            if seed in arm.verdicts:
+            if seed in arm.failures:
                 ax.plot(*_end(curve[x] / unit, scale * curve[metric]), "x", markersize=5, **line)
     if metric == "accuracy" and run.target is not None:
         ax.axhline(100 * run.target, color="#777777", linewidth=0.7, linestyle=(0, (2, 2)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PANEL = (4.4, 2.8)
 """inches: the size of one panel"""
 
-Curve = dict[int, tuple[float, float]]
+TrialRecord = dict[int, tuple[float, float]]
 """round → x and y"""
 
 
@@ -73,9 +73,9 @@ def plot_history(
     return figure
 
 
-def _curves(history: History, metric: str, x: str) -> dict[str, dict[Any, Curve]]:
+def _curves(history: History, metric: str, x: str) -> dict[str, dict[Any, TrialRecord]]:
     """Label → seed → curve, of the rows that have both numbers."""
-    curves: dict[str, dict[Any, Curve]] = {}
+    curves: dict[str, dict[Any, TrialRecord]] = {}
     for name in (metric, x):
         if history[name].dtype.kind not in "if":
             raise UndriftError(f"{name} is not a column of numbers")
@@ -92,7 +92,7 @@ def _curves(history: History, metric: str, x: str) -> dict[str, dict[Any, Curve]
 def _draw(
     ax: Axes,
     metric: str,
-    curves: dict[str, dict[Any, Curve]],
+    curves: dict[str, dict[Any, TrialRecord]],
     labels: list[str],
     x: str,
     smooth: float,
@@ -121,7 +121,7 @@ def _draw(
     ax.margins(x=0.01)
 
 
-def _smooth(curve: Curve, share: float) -> Curve:
+def _smooth(curve: TrialRecord, share: float) -> TrialRecord:
     """The curve in order, each value averaged with those before it in weights that fade away."""
     total = weight = 0.0
     found = {}

@@ -54,7 +54,7 @@ def _arm(arm: Arm, style: Ink, scales: Mapping[str, float], axes: Iterable[str])
                 "seed": seed,
                 "alone": int(np.argmax(alone)),
                 "values": {m: _numbers(scale * curve[m][kept]) for m, scale in scales.items()},
-                "diverged": seed in arm.verdicts,
+                "diverged": seed in arm.failures,
             }
         )
     means = {m: _numbers(scales[m] * mean[keep]) for m, (mean, _) in bands.items() if mean.size}

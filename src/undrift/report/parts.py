@@ -43,7 +43,7 @@ def render_parts(run: Run, rows: Sequence[Row]) -> dict[str, str]:
         "facts": _facts(run),
         "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
         "table": _table(table_columns(run, rows), rows, footnote(run, rows)),
-        "verdicts": _verdicts(run),
+        "failures": _failures(run),
         "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
         "sections": plot_sections(run),
         "commands": "\n".join(map(_command, run.members)),
@@ -148,11 +148,11 @@ def _heading(text: str) -> str:
     return escape(text).replace(" %", "&nbsp;%")
 
 
-def _verdicts(run: Run) -> str:
+def _failures(run: Run) -> str:
     items = [
         f"<li>{escape(arm.label)}, seed {v.seed}, ended in round {v.round}: {escape(v.reason)}</li>"
         for arm in run.arms
-        for v in arm.verdicts.values()
+        for v in arm.failures.values()
     ]
     return '<ul class="warn">' + "".join(items) + "</ul>" if items else ""
 

@@ -94,7 +94,7 @@ def _legend(run: Run) -> str:
         text += " Colours tell algorithms, dashes tell runs."
     if len(run.seeds) > 1:
         text += " Lines are means over seeds, bands one standard deviation."
-    if any(arm.verdicts for arm in run.arms):
+    if any(arm.failures for arm in run.arms):
         text += " A cross marks the end of a diverged seed; thin lines are the seeds that go on."
     return text
 

@@ -18,12 +18,12 @@ from undrift.report.rows import Floats, Rows
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 from undrift.runs.reading import (
     FILES,
-    Verdict,
+    Failure,
     is_folder,
     read_experiment,
+    read_failures,
     read_label_counts,
     read_names,
-    read_verdicts,
 )
 
 PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
@@ -31,7 +31,7 @@ PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dro
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class TrialRecord:
     """One algorithm on one seed: the evaluated rounds and every metric there, NaN for no value.
 
     lists  metrics with several values in a round, such as one for each parameter group:
@@ -57,7 +57,7 @@ class Arm:
     label             a short name, unique among all algorithms of a report
     run               the name of its run
     problem           what other runs must have in common with its own to be compared with it
-    seeds             those it is to run on; `curves` and `verdicts` are by seed
+    seeds             those it is to run on; `curves` and `failures` are by seed
     rounds            how many it is to have
     score             what it is ranked by
     groups            names of the model's parameter groups; none if the run does not tell
@@ -68,8 +68,8 @@ class Arm:
     run: str
     problem: str
     seeds: tuple[int, ...]
-    curves: Mapping[int, Curve]
-    verdicts: Mapping[int, Verdict]
+    curves: Mapping[int, TrialRecord]
+    failures: Mapping[int, Failure]
     rounds: int
     score: Score
     groups: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Arm:
         """Whether a seed got to the last round, with a model that is finite."""
         curve = self.curves.get(seed)
         there = curve is not None and curve.rounds[-1] >= self.rounds
-        return bool(there) and seed not in self.verdicts
+        return bool(there) and seed not in self.failures
 
     @cached_property
     def shared_rounds(self) -> NDArray[np.int64]:
@@ -141,13 +141,13 @@ class Run:
         return tuple(sorted({seed for arm in self.arms for seed in arm.seeds}))
 
     @property
-    def curves(self) -> list[Curve]:
+    def curves(self) -> list[TrialRecord]:
         return [curve for arm in self.arms for curve in arm.curves.values()]
 
     @property
     def begun(self) -> bool:
         """Whether there is anything to report."""
-        return any(arm.curves or arm.verdicts for arm in self.arms)
+        return any(arm.curves or arm.failures for arm in self.arms)
 
     @property
     def last_round(self) -> int:
@@ -171,13 +171,13 @@ class Run:
 
     @property
     def done(self) -> int:
-        """Rounds done, averaged over algorithms and seeds; who ended with a verdict is done."""
+        """Rounds done, averaged over algorithms and seeds; who ended with a failure is done."""
         total, done = self.rounds, 0
         pairs = [(arm, seed) for arm in self.arms for seed in arm.seeds]
         for arm, seed in pairs:
             curve = arm.curves.get(seed)
             last = 0 if curve is None else int(curve.rounds[-1])
-            done += total if seed in arm.verdicts else min(last, total)
+            done += total if seed in arm.failures else min(last, total)
         return done // len(pairs)
 
     def recorded(self, metric: str) -> bool:
@@ -194,7 +194,7 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
 
     rows  those of an earlier look, to which only new ones are added
 
-    A round that was written twice counts as written last. Rows from the round of a verdict on are
+    A round that was written twice counts as written last. Rows from the round of a failure on are
     left out: they measure a model that is no longer finite. So is a last line that was torn.
     """
     folder = Path(run_dir)
@@ -204,10 +204,12 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])
-    verdicts = read_verdicts(endings)
-    ends = {(verdict.algorithm, verdict.seed): verdict.round for verdict in verdicts}
-    legs = (rows or Rows(metrics)).read(set(names), set(seeds))
-    every = {key: Curve(*leg.columns(ends.get(key, math.inf))) for key, leg in legs.items()}
+    failures = read_failures(endings)
+    ends = {(failure.algorithm, failure.seed): failure.round for failure in failures}
+    trials = (rows or Rows(metrics)).read(set(names), set(seeds))
+    every = {
+        key: TrialRecord(*trial.columns(ends.get(key, math.inf))) for key, trial in trials.items()
+    }
     curves = {key: curve for key, curve in every.items() if curve.rounds.size}
     last_round = max((int(curve.rounds[-1]) for curve in curves.values()), default=0)
     score = _score(experiment, curves.values())
@@ -226,7 +228,7 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
                 problem=json.dumps([score.name, *(experiment.get(key) for key in PROBLEM)]),
                 seeds=seeds,
                 curves={s: curves[algorithm, s] for s in seeds if (algorithm, s) in curves},
-                verdicts={v.seed: v for v in verdicts if v.algorithm == algorithm},
+                failures={v.seed: v for v in failures if v.algorithm == algorithm},
                 rounds=experiment.get("rounds", last_round),
                 score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
@@ -238,7 +240,7 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
     )
 
 
-def _score(experiment: Mapping[str, Any], curves: Collection[Curve]) -> Score:
+def _score(experiment: Mapping[str, Any], curves: Collection[TrialRecord]) -> Score:
     """Accuracy; the test loss where there are no right answers, which then is a squared error."""
     if not any(np.isfinite(curve["loss"]).any() for curve in curves):
         return ACCURACY

@@ -25,10 +25,10 @@ from undrift.runs.reading import (
 )
 
 Floats = NDArray[np.float64]
-Place = tuple[str, int]
+TrialKey = tuple[str, int]
 
 
-class Leg:
+class Trial:
     """One algorithm on one seed: a column for each metric, in the order of the file."""
 
     def __init__(self) -> None:
@@ -86,13 +86,13 @@ class Rows:
         self._forget()
 
     def _forget(self) -> None:
-        self._legs: dict[Place, Leg] = {}
+        self._trials: dict[TrialKey, Trial] = {}
         self._known: tuple[set[str], set[int]] = set(), set()
         self._offset = self._lines = 0
         self._last = b""  # line that was read, which must still be there when the file has grown
         self._file = (0, 0, 0)  # inode, size and time of the last change
 
-    def read(self, names: set[str], seeds: set[int]) -> Mapping[Place, Leg]:
+    def read(self, names: set[str], seeds: set[int]) -> Mapping[TrialKey, Trial]:
         """(algorithm, seed) → what was measured; a torn last line is left out for now."""
         try:
             with self.path.open("rb") as file:
@@ -109,7 +109,7 @@ class Rows:
         except UndriftError:
             self._forget()
             raise
-        return self._legs
+        return self._trials
 
     def _find_place(self, file: BinaryIO, known: tuple[set[str], set[int]]) -> None:
         """Go to where the last look ended; to the start if the file is no longer what it was."""
@@ -146,7 +146,7 @@ class Rows:
         more = row.keys() - KNOWN
         values |= {key: float(row[key]) for key in sorted(more) if is_number(row[key])}
         lists = {key: _list(path, where, key, row.get(key)) for key in LISTS}
-        self._legs.setdefault((name, seed), Leg()).add(t, values, lists)
+        self._trials.setdefault((name, seed), Trial()).add(t, values, lists)
 
 
 KNOWN = {*METRICS, *LISTS, "algorithm", "label", "seed", "round"}

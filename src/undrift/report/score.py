@@ -11,7 +11,7 @@ import numpy as np
 from undrift.report.student import Bounds, Estimate
 
 if TYPE_CHECKING:
-    from undrift.report.read import Curve
+    from undrift.report.read import TrialRecord
     from undrift.report.rows import Floats
 
 
@@ -48,13 +48,13 @@ class Score:
         """The name with the unit of its numbers."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
-    def of(self, curve: Curve) -> Floats:
+    def of(self, curve: TrialRecord) -> Floats:
         """The results of a curve, round by round."""
         values = curve[self.metric]
         with np.errstate(invalid="ignore"):
             return np.sqrt(values) if self.root else values
 
-    def peak(self, curve: Curve) -> float:
+    def peak(self, curve: TrialRecord) -> float:
         """The best result; NaN if there is none."""
         values = self.of(curve)
         finite = values[np.isfinite(values)]

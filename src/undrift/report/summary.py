@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from undrift.config import UndriftError, unknown
-from undrift.report.read import Arm, Curve, Run
+from undrift.report.read import Arm, Run, TrialRecord
 from undrift.report.rows import Floats
 from undrift.report.score import Score
 from undrift.report.student import Bounds, Estimate
@@ -30,8 +30,8 @@ class Row:
     flops_to    floating-point operations to the target, likewise
     bytes       bytes down and up of the whole run, over the seeds that got to its end
     flops       operations of the whole run, likewise
-    diverged    seeds that ended early with a verdict
-    under_way   rounds done by each seed that has not got to the last one, and no verdict says why
+    diverged    seeds that ended early with a failure
+    under_way   rounds done by each seed that has not got to the last one, and no failure says why
     leads       has the best final result among the algorithms that finished all seeds
     baseline    the algorithm to compare with, if there is one for this row
     gaps        this one's final result minus the baseline's, by seed
@@ -69,7 +69,7 @@ class Row:
 
     @property
     def done(self) -> int:
-        """The rounds that every seed has done; one that ended with a verdict counts as done."""
+        """The rounds that every seed has done; one that ended with a failure counts as done."""
         return min(self.under_way, default=self.arm.rounds)
 
     @property
@@ -108,7 +108,7 @@ def summarise(run: Run, baseline: str | None = None) -> list[Row]:
     return rows if baseline is None else [_paired(run, row, baseline) for row in rows]
 
 
-def first_hit(curve: Curve, target: float | None) -> int | None:
+def first_hit(curve: TrialRecord, target: float | None) -> int | None:
     """The place in a curve where it first meets the target."""
     hits = np.flatnonzero(curve["accuracy"] >= (math.inf if target is None else target))
     return int(hits[0]) if hits.size else None
@@ -127,13 +127,13 @@ def best_peak(run: Run) -> float | None:
     return max((one.mean for one in peaks if one), key=score.rank, default=None)
 
 
-def tail(score: Score, curve: Curve) -> float:
+def tail(score: Score, curve: TrialRecord) -> float:
     """The mean result of the last tenth of the evaluated rounds."""
     return float(score.of(curve)[-math.ceil(len(curve.rounds) / 10) :].mean())
 
 
 def latest(
-    arm: Arm, values: Callable[[Curve], Floats], bounds: Bounds | None = None
+    arm: Arm, values: Callable[[TrialRecord], Floats], bounds: Bounds | None = None
 ) -> Estimate | None:
     """Values of curves in the last round that all begun seeds evaluated."""
     last, curves = arm.shared_rounds[-1:], arm.curves.values()
@@ -159,11 +159,11 @@ def _row(run: Run, arm: Arm) -> Row:
         bytes=Estimate.of([curve["bytes"][-1] for curve in whole]),
         flops=Estimate.of([curve["flops"][-1] for curve in whole]),
         reached=len(hits),
-        diverged=len(arm.verdicts),
+        diverged=len(arm.failures),
         under_way=tuple(
             reached.get(seed, 0)
             for seed in arm.seeds
-            if seed not in arm.verdicts and not arm.finished(seed)
+            if seed not in arm.failures and not arm.finished(seed)
         ),
     )
 

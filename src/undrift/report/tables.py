@@ -166,9 +166,9 @@ def seeds_csv(run: Run, rows: Sequence[Row]) -> str:
             line += [score.peak(curve)]
             hit = first_hit(curve, run.target)
             costs = [None if hit is None else curve[x][hit] for x in ("round", "bytes", "flops")]
-            verdict = row.arm.verdicts.get(seed)
-            lines.append([*line, row.gaps.get(seed), *costs, verdict.reason if verdict else None])
-    return _csv([*heads, "rounds_to", "bytes_to", "flops_to", "verdict"], lines)
+            failure = row.arm.failures.get(seed)
+            lines.append([*line, row.gaps.get(seed), *costs, failure.reason if failure else None])
+    return _csv([*heads, "rounds_to", "bytes_to", "flops_to", "failure"], lines)
 
 
 def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:

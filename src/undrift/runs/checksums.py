@@ -1,7 +1,7 @@
 """checksums.json: sums of what is final in a run directory, so that damage to it is noticed.
 
 Files have their SHA-256, which anybody can check with `sha256sum` and publish beside a model. Rows
-and verdicts have a CRC-32, which goes on from row to row and from session to session.
+and failures have a CRC-32, which goes on from row to row and from session to session.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from undrift.runs.entries import Place, Row
+from undrift.runs.entries import Row, TrialKey
 from undrift.runs.tensor_file import read_tensors
 from undrift.system.files import Damaged, replace_file
 
@@ -23,16 +23,16 @@ class Checksums:
     """The sums of a run directory, as they were written last.
 
     files     size and SHA-256, by the path in the folder
-    rows      of each leg: its last row that is final, how many there are up to it, and their sum
-    verdicts  of each leg that has one
+    rows      of each trial: its last row that is final, how many there are up to it, and their sum
+    failures  of each trial that has one
     damage    why the sums that are there do not count; "" if they do
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: dict[str, Row] = {}
-        self.rows: dict[Place, Row] = {}
-        self.verdicts: dict[Place, str] = {}
+        self.rows: dict[TrialKey, Row] = {}
+        self.failures: dict[TrialKey, str] = {}
         self.damage = ""
         self._written: Any = None
         try:
@@ -49,12 +49,12 @@ class Checksums:
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in found["files"]):
             raise ValueError("it names files outside of the run")
         self.files = dict(found["files"])
-        for leg in found["legs"]:
-            place = (leg["algorithm"], leg["seed"])
-            if "rows" in leg:
-                self.rows[place] = leg["rows"] | {"last": int(leg["rows"]["last"])}
-            if "verdict" in leg:
-                self.verdicts[place] = leg["verdict"]
+        for trial in found["trials"]:
+            place = (trial["algorithm"], trial["seed"])
+            if "rows" in trial:
+                self.rows[place] = trial["rows"] | {"last": int(trial["rows"]["last"])}
+            if "failure" in trial:
+                self.failures[place] = trial["failure"]
         self._written = self._content()
 
     def write(self) -> None:
@@ -95,25 +95,25 @@ class Checksums:
             return f"cannot be read ({error.strerror or error})"
         return "is damaged: its checksum is wrong"
 
-    def cover_verdict(self, verdict: Row) -> None:
-        self.verdicts[verdict["algorithm"], verdict["seed"]] = _crc(verdict)
+    def cover_failure(self, failure: Row) -> None:
+        self.failures[failure["algorithm"], failure["seed"]] = _crc(failure)
 
-    def knows(self, verdict: Row) -> bool:
-        """Whether a verdict is what was written, as far as that is known."""
-        place = verdict["algorithm"], verdict["seed"]
-        return self.verdicts.get(place, _crc(verdict)) == _crc(verdict)
+    def knows(self, failure: Row) -> bool:
+        """Whether a failure is what was written, as far as that is known."""
+        place = failure["algorithm"], failure["seed"]
+        return self.failures.get(place, _crc(failure)) == _crc(failure)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.folder).as_posix()
 
     def _content(self) -> dict[str, Any]:
-        legs = [
+        trials = [
             {"algorithm": place[0], "seed": place[1]}
             | ({"rows": self.rows[place]} if place in self.rows else {})
-            | ({"verdict": self.verdicts[place]} if place in self.verdicts else {})
-            for place in dict.fromkeys([*self.rows, *self.verdicts])
+            | ({"failure": self.failures[place]} if place in self.failures else {})
+            for place in dict.fromkeys([*self.rows, *self.failures])
         ]
-        return {"files": dict(self.files), "legs": legs}
+        return {"files": dict(self.files), "trials": trials}
 
 
 def _sums(content: bytes) -> Row:

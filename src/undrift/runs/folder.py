@@ -18,7 +18,7 @@ from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
 from undrift.runs.checksums import Checksums
-from undrift.runs.entries import Place, Row, is_session, is_verdict
+from undrift.runs.entries import Row, TrialKey, is_failure, is_session
 from undrift.runs.identity import facts_of, refuse_another
 from undrift.runs.rows import MetricsFile
 from undrift.system.files import Damaged, replace_file, writing
@@ -27,7 +27,7 @@ from undrift.system.signals import uninterrupted
 from undrift.training.task import Task
 
 LONGEST, SHORTENED = 234, 60
-"""bytes in the name of a leg, so that `.NAME.safetensors.partial` is no longer than file systems
+"""bytes in the name of a trial, so that `.NAME.safetensors.partial` is no longer than file systems
 allow, and how many of the algorithm's label are kept in one that would be longer"""
 
 
@@ -36,9 +36,9 @@ class RunFolder:
 
     experiment.json   settings and facts           experiment.toml   settings, to run them again
     metrics.jsonl     one row an evaluation        metrics.parquet   the same, as columns
-    verdicts.json     legs that ended early        partition.json    who holds what, first seed
+    failures.json     trials that ended early        partition.json    who holds what, first seed
     environment.json  what each session ran on     run.log           what happened when
-    checkpoints/LEG   the last states of a leg     models/LEG.safetensors   what it ended with
+    checkpoints/TRIAL   the last states of a trial     models/TRIAL.safetensors   what it ended with
     checksums.json    sums of all that is final, for `undrift verify`
 
     `notes` are what was wrong with files, and is made again.
@@ -56,7 +56,7 @@ class RunFolder:
         self.labels = dict(
             zip(map(repr, experiment.algorithms), labels(experiment.algorithms), strict=True)
         )
-        self.legs = {(name, seed) for name in self.labels for seed in experiment.seeds}
+        self.trials = {(name, seed) for name in self.labels for seed in experiment.seeds}
         self.notes: list[str] = []
         self.facts = facts_of(experiment, task, data) | {
             "name": folder.resolve().name,
@@ -83,8 +83,8 @@ class RunFolder:
         self.sums = Checksums(self.folder)
         if self.sums.damage:
             self.notes.append(f"{self.sums.damage}; sums are taken anew")
-        self.verdicts = self._verdicts()
-        self.metrics = MetricsFile(self.folder, self.legs)
+        self.failures = self._failures()
+        self.metrics = MetricsFile(self.folder, self.trials)
         try:
             self._compare()
         except BaseException:
@@ -107,23 +107,23 @@ class RunFolder:
         for note in self.notes:
             self.log(note)
 
-    def _verdicts(self) -> list[Row]:
-        """The verdicts that are whole; a leg that has lost its own goes on to it once more."""
+    def _failures(self) -> list[Row]:
+        """The failures that are whole; a trial that has lost its own goes on to it once more."""
         try:
-            found = self._read("verdicts.json", [])
+            found = self._read("failures.json", [])
         except Damaged as error:
             found = str(error)
         entries = found if isinstance(found, list) else []
         kept = [
             one
             for one in entries
-            if is_verdict(one, self.legs, self.experiment.rounds) and self.sums.knows(one)
+            if is_failure(one, self.trials, self.experiment.rounds) and self.sums.knows(one)
         ]
-        lost = self.sums.verdicts.keys() - {(one["algorithm"], one["seed"]) for one in kept}
+        lost = self.sums.failures.keys() - {(one["algorithm"], one["seed"]) for one in kept}
         if kept != found or lost:
-            path = self.folder / "verdicts.json"
-            self.notes.append(f"{path} is damaged; its legs go on from their last checkpoints")
-            self._write("verdicts.json", kept)
+            path = self.folder / "failures.json"
+            self.notes.append(f"{path} is damaged; its trials go on from their last checkpoints")
+            self._write("failures.json", kept)
         return kept
 
     def __enter__(self) -> RunFolder:
@@ -161,33 +161,33 @@ class RunFolder:
         name = row["algorithm"]
         return self.metrics.add({"algorithm": name, "label": self.labels[name]} | row)
 
-    def end(self, place: Place, last: int, reason: str) -> None:
-        """Note why a leg ended before its last round."""
+    def end(self, place: TrialKey, last: int, reason: str) -> None:
+        """Note why a trial ended before its last round."""
         self.metrics.sync()
         here = {"algorithm": place[0], "seed": place[1], "round": last, "reason": reason}
-        self.verdicts.append(here)
-        self._write("verdicts.json", self.verdicts)
-        self.sums.cover_verdict(here)
+        self.failures.append(here)
+        self._write("failures.json", self.failures)
+        self.sums.cover_failure(here)
         self.seal(place, last)
 
-    def verdict(self, place: Place) -> Row | None:
-        """Why a leg ended early, if it did."""
-        return next((v for v in self.verdicts if (v["algorithm"], v["seed"]) == place), None)
+    def failure(self, place: TrialKey) -> Row | None:
+        """Why a trial ended early, if it did."""
+        return next((v for v in self.failures if (v["algorithm"], v["seed"]) == place), None)
 
-    def seal(self, place: Place, last: int) -> None:
-        """Note the sums of a leg's rows up to a round, which are on the disk."""
+    def seal(self, place: TrialKey, last: int) -> None:
+        """Note the sums of a trial's rows up to a round, which are on the disk."""
         self.sums.rows[place] = self.metrics.tally.sums(place, last)
         self.sums.write()
 
-    def rewind(self, place: Place, last: int) -> None:
-        """Forget what a leg did after a round: it is done again."""
-        self.sums.verdicts.pop(place, None)
+    def rewind(self, place: TrialKey, last: int) -> None:
+        """Forget what a trial did after a round: it is done again."""
+        self.sums.failures.pop(place, None)
         if place in self.sums.rows:
             self.sums.rows[place] = self.metrics.tally.sums(place, last)
         self.sums.write()  # first, or a crash in between would look like damage
-        if verdict := self.verdict(place):
-            self.verdicts.remove(verdict)
-            self._write("verdicts.json", self.verdicts)
+        if failure := self.failure(place):
+            self.failures.remove(failure)
+            self._write("failures.json", self.failures)
         self.metrics.trim(place, last)
 
     def log(self, text: str) -> None:
@@ -221,12 +221,13 @@ class RunFolder:
         replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def leg_name(experiment: Experiment, made: Algorithm, seed: int) -> str:
-    """The name of a leg, fit for files; what is too long for them ends in a hash."""
+def trial_name(experiment: Experiment, made: Algorithm, seed: int) -> str:
+    """The name of a trial, fit for files; what is too long for them ends in a hash."""
     place = experiment.algorithms.index(made)
     label = labels(experiment.algorithms)[place]
     plain = re.sub(r"[^A-Za-z0-9]", "_", label).strip("_")
     name = f"{place}-{plain}-seed{seed}"
     if len(name) > LONGEST:
-        name = f"{place}-{plain[:SHORTENED]}-{hashlib.sha256(label.encode()).hexdigest()[:12]}-seed{seed}"
+        mark = hashlib.sha256(label.encode()).hexdigest()[:12]
+        name = f"{place}-{plain[:SHORTENED]}-{mark}-seed{seed}"
     return name

@@ -12,14 +12,15 @@ from undrift.config import UndriftError, unknown
 from undrift.core import Algorithm
 from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
+from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm, labels
 from undrift.federation.rounds import State, start
 from undrift.runs import checkpoint
-from undrift.runs.folder import RunFolder, leg_name
+from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.identity import stored_experiment, stored_sessions
-from undrift.runs.origin import Origin, carry, first_state, origin_file
+from undrift.runs.origin import carry, first_state, origin_file
 from undrift.runs.runner import checkpoints, engine_of, round_of
-from undrift.runs.trial import Leg
+from undrift.runs.trial import Trial
 from undrift.system.files import writing
 
 
@@ -78,16 +79,16 @@ def plant(
                 continue
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             short = replace(other, rounds=origin.round, every=origin.round)
-            leg = Leg(short, source, seed, task, data, engine)
-            state = _nearest(run / "checkpoints" / leg_name(other, source, seed), origin.round)
+            trial = Trial(short, source, seed, task, data, engine)
+            state = _nearest(run / "checkpoints" / trial_name(other, source, seed), origin.round)
             if state is None and other.origin:
                 state = first_state(other.origin, run, seed, source, task)
-            state = state or leg.start()
-            for done, _ in leg.follow(state):
+            state = state or trial.start()
+            for done, _ in trial.follow(state):
                 yield seed, done.t
-            if leg.verdict:
-                raise UndriftError(f"{run} has no such state on seed {seed}: {leg.verdict}")
-            state.notes = leg.meter.notes()
+            if trial.failure:
+                raise UndriftError(f"{run} has no such state on seed {seed}: {trial.failure}")
+            state.notes = trial.meter.notes()
             with writing(path.parent):
                 path.parent.mkdir(exist_ok=True)
             checkpoint.save(state, path)

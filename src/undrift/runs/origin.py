@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from undrift.config import Config, UndriftError, flag, text, whole
+from undrift.config import UndriftError
 from undrift.core import Algorithm
+from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm
 from undrift.later import torch
 
@@ -16,30 +16,15 @@ if TYPE_CHECKING:
     from undrift.training.task import Task
 
 
-@dataclass(frozen=True)
-class Origin(Config):
-    """The state that every leg starts from: that of an algorithm of another run, after a round.
-
-    run        the other run: the hash of its experiment
-    fresh      whether only the model is taken over, and what algorithms remember begins anew
-    """
-
-    run: str = text()
-    algorithm: str = text()
-    round: int = whole(ge=1)
-    _: KW_ONLY
-    fresh: bool = flag(False)
-
-
 def origin_file(folder: Path, seed: int) -> Path:
-    """Where a forked run keeps the state that its legs on a seed start from."""
+    """Where a forked run keeps the state that its trials on a seed start from."""
     return folder / "origin" / f"seed{seed}.safetensors"
 
 
 def first_state(
     origin: Origin, run: Path, seed: int, made: Algorithm, task: Task, folder: Path | None = None
 ) -> State:
-    """The state that a leg of a forked run starts from; `folder` is for clients' memories."""
+    """The state that a trial of a forked run starts from; `folder` is for clients' memories."""
     from undrift.runs import checkpoint
 
     path = origin_file(run, seed)

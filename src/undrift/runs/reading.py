@@ -29,12 +29,12 @@ LISTS = ("group_gsi", "group_factor", "client_accuracy")
 FORMAT = 1
 """of run directories: "format" in experiment.json, which the oldest lack"""
 
-FILES = ("experiment.json", "metrics.jsonl", "partition.json", "verdicts.json")
+FILES = ("experiment.json", "metrics.jsonl", "partition.json", "failures.json")
 """all that is read of a run directory"""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Failure:
     """Why the run of one algorithm on one seed ended early."""
 
     algorithm: str
@@ -83,11 +83,11 @@ def read_names(path: Path, entries: Sequence[Any]) -> dict[str, str]:
     }
 
 
-def read_verdicts(path: Path) -> tuple[Verdict, ...]:
+def read_failures(path: Path) -> tuple[Failure, ...]:
     found = parsed(path, _text(path)) if path.exists() else []
     try:
         return tuple(
-            Verdict(str(v["algorithm"]), int(v["seed"]), int(v["round"]), str(v["reason"]))
+            Failure(str(v["algorithm"]), int(v["seed"]), int(v["round"]), str(v["reason"]))
             for v in found
         )
     except (TypeError, KeyError, ValueError, OverflowError):

@@ -12,57 +12,57 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from undrift.runs.entries import Place, Row, read_row
+from undrift.runs.entries import Row, TrialKey, read_row
 from undrift.system.files import replace_file, writing
 
 
 class Tally:
-    """The rounds of each leg that have a row, and the checksum of its rows up to each of them."""
+    """The rounds of each trial that have a row, and the checksum of its rows up to each of them."""
 
     def __init__(self) -> None:
-        self._legs: dict[Place, dict[int, tuple[float, int]]] = {}
+        self._trials: dict[TrialKey, dict[int, tuple[float, int]]] = {}
 
     def __len__(self) -> int:
         """How many rows there are."""
-        return sum(map(len, self._legs.values()))
+        return sum(map(len, self._trials.values()))
 
     def add(self, row: Row, line: bytes) -> None:
-        leg = self._legs.setdefault(_place(row), {})
-        before = next(reversed(leg.values()))[1] if leg else 0
-        leg.pop(row["round"], None)  # so that what came last is last
-        leg[row["round"]] = row.get("seconds") or 0.0, zlib.crc32(line, before)
+        trial = self._trials.setdefault(_place(row), {})
+        before = next(reversed(trial.values()))[1] if trial else 0
+        trial.pop(row["round"], None)  # so that what came last is last
+        trial[row["round"]] = row.get("seconds") or 0.0, zlib.crc32(line, before)
 
-    def cut(self, place: Place, last: int) -> None:
-        """Forget the rounds of a leg after one."""
-        self._legs[place] = {t: told for t, told in self._legs[place].items() if t <= last}
+    def cut(self, place: TrialKey, last: int) -> None:
+        """Forget the rounds of a trial after one."""
+        self._trials[place] = {t: told for t, told in self._trials[place].items() if t <= last}
 
-    def rounds(self, place: Place) -> set[int]:
-        """The rounds after which a leg was evaluated."""
-        return set(self._legs.get(place, ()))
+    def rounds(self, place: TrialKey) -> set[int]:
+        """The rounds after which a trial was evaluated."""
+        return set(self._trials.get(place, ()))
 
-    def seconds(self, place: Place) -> float:
-        """The time that a leg had taken at its last evaluation."""
-        return max((seconds for seconds, _ in self._legs.get(place, {}).values()), default=0.0)
+    def seconds(self, place: TrialKey) -> float:
+        """The time that a trial had taken at its last evaluation."""
+        return max((seconds for seconds, _ in self._trials.get(place, {}).values()), default=0.0)
 
-    def sums(self, place: Place, last: int) -> Row:
-        """A leg's last row up to a round, how many there are up to it, and their checksum."""
-        leg = self._legs.get(place, {})
-        rounds = [t for t in leg if t <= last]
+    def sums(self, place: TrialKey, last: int) -> Row:
+        """A trial's last row up to a round, how many there are up to it, and their checksum."""
+        trial = self._trials.get(place, {})
+        rounds = [t for t in trial if t <= last]
         if not rounds:
             return {"last": 0, "count": 0, "crc32": "00000000"}
-        return {"last": rounds[-1], "count": len(rounds), "crc32": f"{leg[rounds[-1]][1]:08x}"}
+        return {"last": rounds[-1], "count": len(rounds), "crc32": f"{trial[rounds[-1]][1]:08x}"}
 
 
 class MetricsFile:
     """metrics.jsonl in a folder, one row an evaluation, and metrics.parquet beside it.
 
-    legs   all that may have rows
+    trials   all that may have rows
     tally  what rows there are
     notes  what was wrong with the file
     """
 
-    def __init__(self, folder: Path, legs: Container[Place]) -> None:
-        self.path, self.legs = folder / "metrics.jsonl", legs
+    def __init__(self, folder: Path, trials: Container[TrialKey]) -> None:
+        self.path, self.trials = folder / "metrics.jsonl", trials
         self.tally, self.notes = Tally(), list[str]()
         with writing(self.path):
             self.path.touch()
@@ -72,7 +72,7 @@ class MetricsFile:
                 os.truncate(self.path, len(whole))  # without a row that was torn
         others = []
         for line in whole.splitlines():
-            row = read_row(line, legs)
+            row = read_row(line, trials)
             if row is None:
                 others.append(line)
             else:
@@ -99,8 +99,8 @@ class MetricsFile:
         with writing(self.path):
             os.fsync(self._file.fileno())
 
-    def trim(self, place: Place, last: int) -> None:
-        """Forget what a leg measured after a round; it will be measured again."""
+    def trim(self, place: TrialKey, last: int) -> None:
+        """Forget what a trial measured after a round; it will be measured again."""
         if max(self.tally.rounds(place), default=last) > last:
             self._file.close()
             self._keep(lambda row: _place(row) != place or row["round"] <= last)
@@ -108,8 +108,8 @@ class MetricsFile:
             with writing(self.path):
                 self._file = self.path.open("ab")
 
-    def remove(self, place: Place) -> None:
-        """Take out all rows of a leg, some of which are not as they were written."""
+    def remove(self, place: TrialKey) -> None:
+        """Take out all rows of a trial, some of which are not as they were written."""
         if self.tally.rounds(place):
             self._set_aside(f"rows of {place[0]}, seed {place[1]}, whose checksum is wrong")
             self.trim(place, -1)
@@ -134,7 +134,7 @@ class MetricsFile:
     def _keep(self, wanted: Callable[[Row], bool]) -> None:
         """Write the file again with the rows that are wanted."""
         lines = self.path.read_bytes().splitlines()
-        rows = ((line, read_row(line, self.legs)) for line in lines)
+        rows = ((line, read_row(line, self.trials)) for line in lines)
         kept = [line + b"\n" for line, row in rows if row is not None and wanted(row)]
         replace_file(self.path, b"".join(kept))
 
@@ -159,7 +159,7 @@ def _columns(rows: bytes, run: str) -> bytes:
     return columns.getvalue()
 
 
-def _place(row: Row) -> Place:
+def _place(row: Row) -> TrialKey:
     return row["algorithm"], row["seed"]
 
 

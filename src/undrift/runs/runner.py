@@ -24,10 +24,10 @@ from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import State, prepare
 from undrift.runs import checkpoint
-from undrift.runs.entries import Place, Row
-from undrift.runs.folder import RunFolder, leg_name
+from undrift.runs.entries import Row, TrialKey
+from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.origin import first_state
-from undrift.runs.trial import Leg
+from undrift.runs.trial import Trial
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.signals import uninterrupted
 from undrift.training.task import Task
@@ -40,9 +40,9 @@ class Event:
     """What happened in a run.
 
     start   it begins, or goes on; `note` is where clients run
-    done    an earlier session did this leg       begin   a leg begins after `round`
+    done    an earlier session did this trial       begin   a trial begins after `round`
     round   a round is done                       row     an evaluation, its metrics are `row`
-    end     a leg is done; `note` is its verdict  note    something that people should know
+    end     a trial is done; `note` is its failure  note    something that people should know
     """
 
     kind: Kind
@@ -76,12 +76,12 @@ def run(
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
     first = experiment.check()
     with RunFolder(Path(folder), experiment, *first, command=session.get("command", "")) as files:
-        tracks = [
-            Track(files, made, seed, save_every)
+        trials = [
+            TrialRun(files, made, seed, save_every)
             for seed in experiment.seeds
             for made in experiment.algorithms
         ]
-        left = [track for track in tracks if not track.done()]
+        left = [trial for trial in trials if not trial.done()]
         files.sums.write()
         for wrong in files.notes:
             yield Event("note", note=wrong)
@@ -91,16 +91,16 @@ def run(
         chosen, about = _engine(files, engine, workers, first, experiment)
         note = files.begin(engine=about, rounding=rounding(about), **session)
         yield Event("start", note=about)
-        for one in filter(None, (note, experiment.advice(first[1]))):
-            yield Event("note", note=one)
-        for track in tracks:
-            if track not in left:
-                yield track.event("done", experiment.rounds)
-        for seed, legs in groupby(left, key=lambda track: track.seed):
+        for advice in filter(None, (note, experiment.advice(first[1]))):
+            yield Event("note", note=advice)
+        for trial in trials:
+            if trial not in left:
+                yield trial.event("done", experiment.rounds)
+        for seed, same_seed in groupby(left, key=lambda trial: trial.seed):
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
-            for track in legs:
-                yield from track.go(task, data, chosen)
-        files.log("all legs are done")
+            for trial in same_seed:
+                yield from trial.go(task, data, chosen)
+        files.log("all trials are done")
 
 
 def _engine(
@@ -134,8 +134,8 @@ def engine_of(sessions: Sequence[Row]) -> EngineName:
 
 
 @dataclass
-class Track:
-    """A leg's way through the run directory: rows, checkpoints, verdict, final model."""
+class TrialRun:
+    """A trial's way through the run directory: rows, checkpoints, failure, final model."""
 
     files: RunFolder
     algorithm: Algorithm
@@ -146,29 +146,29 @@ class Track:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name = leg_name(self.files.experiment, self.algorithm, self.seed)
+        self.name = trial_name(self.files.experiment, self.algorithm, self.seed)
         self.folder = self.files.folder / "checkpoints" / self.name
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TrialKey:
         return repr(self.algorithm), self.seed
 
     @property
     def model(self) -> Path:
-        """The file with the model that the leg ends with; it is the last thing that is written."""
+        """The file with the final model; it is the last thing that is written."""
         return self.files.folder / "models" / f"{self.name}.safetensors"
 
     def done(self) -> bool:
         """Whether nothing is left to do: then all of it has a checksum, and is what that says."""
-        verdict, tally = self.files.verdict(self.place), self.files.metrics.tally
-        if verdict is None and not self.model.exists():
+        failure, tally = self.files.failure(self.place), self.files.metrics.tally
+        if failure is None and not self.model.exists():
             return False
-        last = verdict["round"] if verdict else self.files.experiment.rounds
-        if not self._measured(last) or (verdict and last not in tally.rounds(self.place)):
+        last = failure["round"] if failure else self.files.experiment.rounds
+        if not self._measured(last) or (failure and last not in tally.rounds(self.place)):
             self.notes.append(f"{self.name} was done, but rows of it are missing in metrics.jsonl")
             return False
-        if verdict:
-            self.files.sums.cover_verdict(verdict)
+        if failure:
+            self.files.sums.cover_failure(failure)
         elif wrong := self.files.sums.cover_model(self.model):
             self.notes.append(f"{self.model} {wrong}; it is made again")
             return False
@@ -177,8 +177,8 @@ class Track:
 
     def go(self, task: Task, data: FederatedData, engine: Engine) -> Iterator[Event]:
         """Train from the last checkpoint to the end, or until the consumer has enough."""
-        leg = Leg(self.files.experiment, self.algorithm, self.seed, task, data, engine)
-        state = self._newest() or self._first(leg)
+        trial = Trial(self.files.experiment, self.algorithm, self.seed, task, data, engine)
+        state = self._newest() or self._first(trial)
         reached = state.t
 
         def unmeasured(waiting: int) -> bool:
@@ -194,7 +194,7 @@ class Track:
             yield self.event("begin", reached)
             saved, steps = (
                 time.monotonic(),
-                leg.follow(state, self.files.metrics.tally.seconds(self.place)),
+                trial.follow(state, self.files.metrics.tally.seconds(self.place)),
             )
             while True:
                 with uninterrupted(unmeasured):
@@ -203,45 +203,45 @@ class Track:
                         break
                     row = self.files.add(measured) if measured else None
                     reached = round.t
-                if time.monotonic() - saved >= self.save_every and not leg.verdict:
-                    self._save(leg, state)
+                if time.monotonic() - saved >= self.save_every and not trial.failure:
+                    self._save(trial, state)
                     saved = time.monotonic()
                 if row:
                     yield self.event("row", reached, row=row)
                 yield self.event("round", reached)
-            self._finish(leg, state)
+            self._finish(trial, state)
         except BaseException:
-            if state.t == reached and not leg.verdict:
+            if state.t == reached and not trial.failure:
                 with suppress(UndriftError):  # of two errors, the first one tells more
-                    self._save(leg, state)
+                    self._save(trial, state)
             raise
         finally:
             state.close()
-        yield self.event("end", reached, note=leg.verdict)
+        yield self.event("end", reached, note=trial.failure)
 
     def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
-        """What happened to this leg."""
+        """What happened to this trial."""
         name = repr(self.algorithm)
         return Event(kind, name, self.files.labels[name], self.seed, round, **more)
 
-    def _first(self, leg: Leg) -> State:
-        """The state that the leg starts with, if there is no checkpoint."""
+    def _first(self, trial: Trial) -> State:
+        """The state that the trial starts with, if there is no checkpoint."""
         shutil.rmtree(self.folder, ignore_errors=True)
         origin = self.files.experiment.origin
         if origin is None:
-            return leg.start(self.folder)
+            return trial.start(self.folder)
         where = (self.files.folder, self.seed)
-        return first_state(origin, *where, self.algorithm, leg.task, self.folder)
+        return first_state(origin, *where, self.algorithm, trial.task, self.folder)
 
-    def _finish(self, leg: Leg, state: State) -> None:
-        """Write what remains of a leg."""
-        if leg.verdict:
-            self.files.end(self.place, state.t, leg.verdict)
-            self.files.log(f"{self.name} ends in round {state.t}: {leg.verdict}")
+    def _finish(self, trial: Trial, state: State) -> None:
+        """Write what remains of a trial."""
+        if trial.failure:
+            self.files.end(self.place, state.t, trial.failure)
+            self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
             return
-        self._save(leg, state)
+        self._save(trial, state)
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
-        tensors = leg.task.parameters(x) | leg.task.unpack(state.buffers)
+        tensors = trial.task.parameters(x) | trial.task.unpack(state.buffers)
         content = serialize({name: t.detach().cpu().clone() for name, t in tensors.items()})
         with writing(self.model):
             self.model.parent.mkdir(exist_ok=True)
@@ -250,12 +250,12 @@ class Track:
         self.files.seal(self.place, state.t)
         self.files.log(f"{self.name} is done")
 
-    def _save(self, leg: Leg, state: State) -> None:
+    def _save(self, trial: Trial, state: State) -> None:
         """Write a checkpoint, and keep the one before it in case this one is damaged."""
         if self._path(state.t).exists() or state.t == 0:
             return
         with uninterrupted():  # or a second Ctrl-C would undo what the first one saves
-            state.notes = leg.meter.notes()
+            state.notes = trial.meter.notes()
             self.files.metrics.sync()
             checkpoint.save(state, self._path(state.t))
             self.files.seal(self.place, state.t)
@@ -305,7 +305,7 @@ def _readable(state: State) -> State:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints of a leg, the newest first."""
+    """All checkpoints of a trial, the newest first."""
     return sorted(folder.glob("round-*.safetensors"), key=round_of, reverse=True)
 
 

@@ -1,10 +1,10 @@
-"""A leg of an experiment: one algorithm on one seed."""
+"""A trial of an experiment: one algorithm on one seed."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,20 +12,18 @@ from undrift.arithmetic import in_one_thread
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
+from undrift.experiment.experiment import Experiment
 from undrift.federation.aggregate import first_bad
 from undrift.federation.rounds import Round, State, rounds, start
 from undrift.measure.cost import RoundCost
 from undrift.measure.metrics import Meter
 from undrift.training.task import Task
 
-if TYPE_CHECKING:
-    from undrift.experiment.experiment import Experiment
 
-
-class Leg:
+class Trial:
     """One algorithm on one seed of an experiment, where an engine runs; the fastest if not given.
 
-    A leg that cannot go on ends with a `verdict`; its last row was measured in that round.
+    A trial that cannot go on ends with a `failure`; its last row was measured in that round.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class Leg:
         self.task, self.data, self.engine = task, data, engine or usual_engine()
         cost = RoundCost.of(algorithm, task, data.example)
         self.meter = Meter(algorithm, task, data, cost, self.engine, experiment.fairness)
-        self.verdict: str | None = None
+        self.failure: str | None = None
 
     def start(self, folder: Path | None = None) -> State:
         """The state before round 1; `folder` is for what clients remember, as checkpoints need."""
@@ -73,18 +71,27 @@ class Leg:
             state=state,
         ):
             self.meter.count(round)
-            self.verdict = _verdict(round)
-            if experiment.evaluates(round.t) or self.verdict:
+            self.failure = _failure(round)
+            if experiment.evaluates(round.t) or self.failure:
                 here = {"algorithm": repr(self.algorithm), "seed": self.seed}
                 yield round, here | self.meter.row(round)
             else:
                 yield round, None
-            if self.verdict:
+            if self.failure:
                 return
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Run from round 1 to the end, yielding metrics at each evaluation.
 
-def _verdict(round: Round) -> str | None:
-    """Why a leg cannot go on, if it cannot: the first quantity that is not finite."""
+        Where the model or the whole cohort diverges, the last row says why, as its "failure".
+        """
+        for _, row in self.follow(self.start()):
+            if row:
+                yield row | {"failure": self.failure} if self.failure else row
+
+
+def _failure(round: Round) -> str | None:
+    """Why a trial cannot go on, if it cannot: the first quantity that is not finite."""
     if not bool(torch.isfinite(round.server.x).all()):
         others = {name: value for name, value in round.server.items() if name != "x"}
         bad = first_bad(Struct(**others), Struct(x=round.server.x))  # x is made of the others

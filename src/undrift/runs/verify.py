@@ -16,7 +16,7 @@ import numpy as np
 
 from undrift.config import UndriftError
 from undrift.runs.checksums import NAME, Checksums
-from undrift.runs.entries import Place, is_session, is_verdict, read_row
+from undrift.runs.entries import TrialKey, is_failure, is_session, read_row
 from undrift.runs.reading import read_experiment, read_names
 from undrift.runs.rows import Tally
 from undrift.runs.tensor_file import Content, checksum, read_tensors
@@ -84,13 +84,13 @@ def verify(run: Path) -> Verified:
     found.unsummed = not sums.files
     if sums.damage:
         found.add(run / NAME, sums.damage, "`undrift resume` takes sums anew")
-    legs = {(name, seed) for name in names for seed in experiment["seeds"]}
+    trials = {(name, seed) for name in names for seed in experiment["seeds"]}
     _files(found, sums)
-    _rows(found, sums, legs)
-    _verdicts(found, sums, legs, experiment.get("rounds", math.inf))
+    _rows(found, sums, trials)
+    _failures(found, sums, trials, experiment.get("rounds", math.inf))
     _sessions(found)
     for path in sorted(run.glob("checkpoints/*/round-*.safetensors")):
-        mend = "`undrift resume` goes on from the one before it; of a leg that is done, remove it"
+        mend = "`undrift resume` goes on from the one before it; of a trial that is done, remove it"
         _checkpoint(found, path, mend)
     for path in sorted(run.glob("origin/*.safetensors")):
         _checkpoint(found, path, "remove it, and `undrift fork` makes it again")
@@ -128,8 +128,8 @@ def _unreadable(path: Path) -> str:
     return ""
 
 
-def _rows(found: Verified, sums: Checksums, legs: set[Place]) -> None:
-    """Lines that are no rows, and legs whose rows are not those that were written."""
+def _rows(found: Verified, sums: Checksums, trials: set[TrialKey]) -> None:
+    """Lines that are no rows, and trials whose rows are not those that were written."""
     path, tally = found.run / "metrics.jsonl", Tally()
     try:
         text = path.read_bytes()
@@ -137,7 +137,7 @@ def _rows(found: Verified, sums: Checksums, legs: set[Place]) -> None:
         found.add(path, f"cannot be read ({error.strerror or error})", COPY)
         return
     for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
-        row = read_row(line, legs)
+        row = read_row(line, trials)
         if row is None:
             found.add(path, f"line {number} is no row of this run", f"{AGAIN}, if it was one")
         else:
@@ -150,7 +150,7 @@ def _rows(found: Verified, sums: Checksums, legs: set[Place]) -> None:
             if here["count"] != expected["count"]:
                 wrong = f"there are {here['count']} up to round {expected['last']}, not "
                 wrong += f"{expected['count']}"
-            mend = "`undrift resume` measures them again, from the start of the leg"
+            mend = "`undrift resume` measures them again, from the start of the trial"
             found.add(path, f"rows of {place[0]}, seed {place[1]}: {wrong}", mend)
 
 
@@ -168,20 +168,20 @@ def _list(found: Verified, path: Path, mend: str) -> list[Any]:
     return []
 
 
-def _verdicts(found: Verified, sums: Checksums, legs: set[Place], rounds: float) -> None:
-    path = found.run / "verdicts.json"
-    mend = "`undrift resume` goes on from the leg's last checkpoint to its verdict"
+def _failures(found: Verified, sums: Checksums, trials: set[TrialKey], rounds: float) -> None:
+    path = found.run / "failures.json"
+    mend = "`undrift resume` goes on from the trial's last checkpoint to its failure"
     entries = _list(found, path, mend)
-    found.count("verdicts", len(entries))
+    found.count("failures", len(entries))
     for entry in entries:
-        if not is_verdict(entry, legs, rounds):
-            found.add(path, f"{str(entry)[:60]} is no verdict of this run", mend)
+        if not is_failure(entry, trials, rounds):
+            found.add(path, f"{str(entry)[:60]} is no failure of this run", mend)
         elif not sums.knows(entry):
             where = f"{entry['algorithm']}, seed {entry['seed']}"
-            found.add(path, f"the verdict on {where}: its checksum is wrong", mend)
-    told = {(e["algorithm"], e["seed"]) for e in entries if is_verdict(e, legs, rounds)}
-    for name, seed in sums.verdicts.keys() - told:
-        found.add(path, f"the verdict on {name}, seed {seed}, is missing", mend)
+            found.add(path, f"the failure on {where}: its checksum is wrong", mend)
+    told = {(e["algorithm"], e["seed"]) for e in entries if is_failure(e, trials, rounds)}
+    for name, seed in sums.failures.keys() - told:
+        found.add(path, f"the failure on {name}, seed {seed}, is missing", mend)
 
 
 def _sessions(found: Verified) -> None:

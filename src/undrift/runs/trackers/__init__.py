@@ -38,7 +38,7 @@ _QUIET = {
 
 
 @dataclass(frozen=True)
-class Leg:
+class Trial:
     """One algorithm on one seed, which trackers show as one run.
 
     run       the experiment's hash
@@ -72,19 +72,19 @@ Values = Mapping[int, Mapping[str, float]]
 
 
 class Tracker(Protocol):
-    """Writes one leg after another. Nothing is written before the first begins."""
+    """Writes one trial after another. Nothing is written before the first begins."""
 
-    def begin(self, leg: Leg, before: Values) -> None:
-        """A leg begins, or goes on after what was measured in earlier sessions."""
+    def begin(self, trial: Trial, before: Values) -> None:
+        """A trial begins, or goes on after what was measured in earlier sessions."""
 
     def row(self, t: int, values: Mapping[str, float]) -> None:
         """What was measured in round t."""
 
-    def end(self, verdict: str | None) -> None:
-        """The leg is done; a verdict is why it could not go on."""
+    def end(self, failure: str | None) -> None:
+        """The trial is done; a failure is why it could not go on."""
 
     def close(self) -> None:
-        """Let go of everything; a leg that has not ended was interrupted."""
+        """Let go of everything; a trial that has not ended was interrupted."""
 
 
 def tracker(name: str, folder: Path) -> Tracker:
@@ -94,7 +94,7 @@ def tracker(name: str, folder: Path) -> Tracker:
     for key, value in _QUIET.items():
         os.environ.setdefault(key, value)
     try:
-        module = import_module(f"undrift.trackers.{name}")
+        module = import_module(f"undrift.runs.trackers.{name}")
         made: Tracker = module.make(Path(folder))
     except ImportError as error:
         raise UndriftError(
@@ -122,15 +122,15 @@ class Trackers:
         self._folder, self._run, self._settings, self._warn = folder, run, settings, warn
 
     def begin(self, label: str, algorithm: str, seed: int, after: int = 0) -> None:
-        """A leg begins, or goes on after a round, up to which metrics.jsonl has its rows."""
-        leg = Leg(self._run, self._settings, label, algorithm, seed)
-        self._tell(lambda one: one.begin(leg, self._before(leg, after)))
+        """A trial begins, or goes on after a round, up to which metrics.jsonl has its rows."""
+        trial = Trial(self._run, self._settings, label, algorithm, seed)
+        self._tell(lambda one: one.begin(trial, self._before(trial, after)))
 
-    def _before(self, leg: Leg, after: int) -> Values:
+    def _before(self, trial: Trial, after: int) -> Values:
         path, found = self._folder / "metrics.jsonl", {}
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         for row in map(json.loads, lines):
-            here = (row["algorithm"], row["seed"]) == (leg.algorithm, leg.seed)
+            here = (row["algorithm"], row["seed"]) == (trial.algorithm, trial.seed)
             if here and row["round"] <= after:
                 found[row["round"]] = numbers(row)
         return found
@@ -139,12 +139,12 @@ class Trackers:
         """A row of metrics, as it stands in metrics.jsonl."""
         self._tell(lambda one: one.row(row["round"], numbers(row)))
 
-    def end(self, verdict: str | None = None) -> None:
-        """The leg is done; a verdict is why it could not go on."""
-        self._tell(lambda one: one.end(verdict))
+    def end(self, failure: str | None = None) -> None:
+        """The trial is done; a failure is why it could not go on."""
+        self._tell(lambda one: one.end(failure))
 
     def close(self) -> None:
-        """Let go of everything; a leg that has not ended was interrupted."""
+        """Let go of everything; a trial that has not ended was interrupted."""
         self._tell(lambda one: one.close())
 
     def _tell(self, news: Callable[[Tracker], None]) -> None:

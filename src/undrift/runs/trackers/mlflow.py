@@ -12,10 +12,10 @@ import sqlalchemy  # noqa: F401
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
-from undrift.runs.trackers import Leg, Values
+from undrift.runs.trackers import Trial, Values
 
-LEG, ROUND, VERDICT = "undrift.runs.trial", "undrift.round", "undrift.verdict"
-"""tags of a run: which leg it is, the last round logged, why it could not go on"""
+TRIAL, ROUND, FAILURE = "undrift.trial", "undrift.round", "undrift.failure"
+"""tags of a run: which trial it is, the last round logged, why it could not go on"""
 
 
 class MLflow:
@@ -25,12 +25,15 @@ class MLflow:
         self._run: str | None = None
         self._logged = 0
 
-    def begin(self, leg: Leg, before: Values) -> None:
+    def begin(self, trial: Trial, before: Values) -> None:
         self.close()
         client = self._client = self._client or self._connect()
-        experiment = self._experiment(client, f"undrift {leg.run}")
+        experiment = self._experiment(client, f"undrift {trial.run}")
         runs = client.search_runs(
-            [experiment], f"tags.`{LEG}` = '{leg.id}'", order_by=["start_time DESC"], max_results=1
+            [experiment],
+            f"tags.`{TRIAL}` = '{trial.id}'",
+            order_by=["start_time DESC"],
+            max_results=1,
         )
         # MLflow keeps every value of a step, so what it has already is not logged again.
         self._logged = int(runs[0].data.tags.get(ROUND, 0)) if runs else 0
@@ -38,9 +41,9 @@ class MLflow:
             self._run = runs[0].info.run_id
             client.update_run(self._run, status="RUNNING")
         else:
-            made = client.create_run(experiment, run_name=leg.name, tags={LEG: leg.id})
+            made = client.create_run(experiment, run_name=trial.name, tags={TRIAL: trial.id})
             self._run, self._logged = made.info.run_id, 0
-            params = [Param(key, str(value)) for key, value in leg.facts.items()]
+            params = [Param(key, str(value)) for key, value in trial.facts.items()]
             client.log_batch(self._run, params=params)
         for t, values in before.items():
             self.row(t, values)
@@ -66,10 +69,10 @@ class MLflow:
             self._client.log_batch(self._run, metrics=metrics, tags=[RunTag(ROUND, str(t))])
             self._logged = t
 
-    def end(self, verdict: str | None) -> None:
-        if self._client is not None and self._run is not None and verdict:
-            self._client.set_tag(self._run, VERDICT, verdict)
-        self._stop("FAILED" if verdict else "FINISHED")
+    def end(self, failure: str | None) -> None:
+        if self._client is not None and self._run is not None and failure:
+            self._client.set_tag(self._run, FAILURE, failure)
+        self._stop("FAILED" if failure else "FINISHED")
 
     def close(self) -> None:
         self._stop("KILLED")

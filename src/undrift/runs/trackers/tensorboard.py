@@ -1,4 +1,4 @@
-"""TensorBoard: event files in RUN/tensorboard, a folder for each leg."""
+"""TensorBoard: event files in RUN/tensorboard, a folder for each trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from torch.utils.tensorboard import SummaryWriter
 
-from undrift.runs.trackers import Leg, Values
+from undrift.runs.trackers import Trial, Values
 
 
 class TensorBoard:
@@ -16,12 +16,12 @@ class TensorBoard:
         self._folder = folder / "tensorboard"
         self._writer: SummaryWriter | None = None
 
-    def begin(self, leg: Leg, before: Values) -> None:
+    def begin(self, trial: Trial, before: Values) -> None:
         self.close()
-        folder = self._folder / quote(leg.name, safe=" ,()=+")
+        folder = self._folder / quote(trial.name, safe=" ,()=+")
         # From `purge_step` on, readers drop what earlier sessions wrote.
         self._writer = SummaryWriter(str(folder), purge_step=0)
-        lines = [f"| {key} | {value} |" for key, value in leg.facts.items()]
+        lines = [f"| {key} | {value} |" for key, value in trial.facts.items()]
         self._writer.add_text("settings", "\n".join(["| | |", "|---|---|", *lines]), 0)
         for t, values in before.items():
             self.row(t, values)
@@ -32,9 +32,9 @@ class TensorBoard:
                 self._writer.add_scalar(key, value, t)
             self._writer.flush()
 
-    def end(self, verdict: str | None) -> None:
-        if self._writer is not None and verdict:
-            self._writer.add_text("verdict", verdict, 0)
+    def end(self, failure: str | None) -> None:
+        if self._writer is not None and failure:
+            self._writer.add_text("failure", failure, 0)
         self.close()
 
     def close(self) -> None:

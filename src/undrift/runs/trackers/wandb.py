@@ -9,7 +9,7 @@ from typing import Any
 
 import wandb
 
-from undrift.runs.trackers import Leg, Values
+from undrift.runs.trackers import Trial, Values
 
 
 class WandB:
@@ -17,17 +17,17 @@ class WandB:
         self._folder = folder
         self._run: Any = None
 
-    def begin(self, leg: Leg, before: Values) -> None:
+    def begin(self, trial: Trial, before: Values) -> None:
         self.close()
         self._folder.mkdir(parents=True, exist_ok=True)  # W&B would write elsewhere without a word
         usual = "online" if os.environ.get("WANDB_API_KEY") else "offline"
         mode: Any = os.environ.get("WANDB_MODE") or usual
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "undrift"),
-            group=leg.run,
-            id=leg.id,
-            name=leg.name,
-            config=leg.facts,
+            group=trial.run,
+            id=trial.id,
+            name=trial.name,
+            config=trial.facts,
             mode=mode,
             dir=os.environ.get("WANDB_DIR", self._folder),
             # Offline it cannot go on: the files of each session have all rounds and replace others.
@@ -42,10 +42,10 @@ class WandB:
         if self._run is not None:
             self._run.log(dict(values), step=t)
 
-    def end(self, verdict: str | None) -> None:
-        if self._run is not None and verdict:
-            self._run.summary["verdict"] = verdict
-        self._stop(1 if verdict else 0)
+    def end(self, failure: str | None) -> None:
+        if self._run is not None and failure:
+            self._run.summary["failure"] = failure
+        self._stop(1 if failure else 0)
 
     def close(self) -> None:
         self._stop(1)
