@@ -22,7 +22,7 @@ from benchmarks.measure import circumstances, interleave, store_results
 from undrift import FedAvg, Local, Task, rounds
 from undrift.data import FederatedData
 from undrift.engines import Compiled
-from undrift.native.route import Route
+from undrift.engines.native.route import Route
 from undrift.sampling import Explicit
 
 STEPS, LR = 10, 0.1

@@ -18,16 +18,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from undrift import native
 from undrift.algorithms import AdaBest, FedAvg, MimeLite
 from undrift.batches import Local
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
-from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
+from undrift.engines import Auto, Compiled, Engine, Sequential, Threads, native
+from undrift.engines.native.recorded import Recorded
 from undrift.local import ClientError, Trainer, Work, client_rounds
-from undrift.native.recorded import Recorded
 from undrift.rounds import Round, prepare, rounds
 from undrift.sampling import Uniform
 from undrift.task import Task

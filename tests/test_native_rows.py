@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from undrift import native
+from undrift.engines import native
 
 FLOATS = st.sampled_from([torch.float32, torch.float64])
 SIZES = st.integers(1, 11)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from undrift import native
 from undrift.config import UndriftError
-from undrift.native.recurrent import FastRecurrent
+from undrift.engines import native
+from undrift.engines.native.recurrent import FastRecurrent
 
 try:
     native.load()

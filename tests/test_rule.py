@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from undrift import native
 from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, SCAFFOLDm
 from undrift.batches import Local
 from undrift.core import Algorithm, Client, Grad, Struct, Vector
 from undrift.data.federated import FederatedData
+from undrift.engines import native
+from undrift.engines.native.plan import CODE
+from undrift.engines.native.recorded import Recorded
+from undrift.engines.native.rule import recipe
 from undrift.local import Trainer, Work, client_rounds
-from undrift.native.plan import CODE
-from undrift.native.recorded import Recorded
-from undrift.native.rule import recipe
 from undrift.task import Task
 
 LOCAL = Local(lr=0.05, weight_decay=0.01, batch_size=4, epochs=2, batching="keep")

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from undrift.cost import RoundCost
 from undrift.data.fetch import use_data_dir
+from undrift.engines.native.recorded import Recorded
 from undrift.experiment import Experiment
 from undrift.local import Trainer
 from undrift.metrics import Meter
-from undrift.native.recorded import Recorded
 from undrift.rounds import rounds as play
 from undrift.task import Task
 
@@ -38,7 +38,7 @@ PLACES = {
     "recorded.py:walk": "local steps",
     "local.py:walk": "local steps",
     "task.py:gradient": "local steps",
-    "/native/": "preparing steps",
+    "/engines/native/": "preparing steps",
     "local.py": "clients, beside their steps",
     "/algorithms/": "the algorithm's hooks",
     "/parts/": "the algorithm's hooks",

@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
+from undrift.engines.native.recorded import Recorded
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.local import Trainer
-from undrift.native.recorded import Recorded
 from undrift.rng import Keyed
 from undrift.task import Task
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Client, Struct
-from undrift.native.calls import Unsuitable
-from undrift.native.plan import GRADIENT, SCRATCH, Plan, make_plan
-from undrift.native.symbols import Symbol, Tape
+from undrift.engines.native.calls import Unsuitable
+from undrift.engines.native.plan import GRADIENT, SCRATCH, Plan, make_plan
+from undrift.engines.native.symbols import Symbol, Tape
 
 Records = Sequence[dict[str, Any]]
 """What a step reads: the leaves of local, down and me."""

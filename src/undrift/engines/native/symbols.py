@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from undrift.core import Struct
-from undrift.native.calls import Unsuitable
+from undrift.engines.native.calls import Unsuitable
 
 WITH_NUMBER = {"ADD": "ADDS", "MUL": "MULS", "DIV": "DIVS", "MAX": "MAXS", "MIN": "MINS"}
 NUMBER_FIRST = {"ADD": "ADDS", "SUB": "RSUBS", "MUL": "MULS", "DIV": "RDIVS"}

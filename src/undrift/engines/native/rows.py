@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undrift.native.calls import Call, memory
+from undrift.engines.native.calls import Call, memory
 
 aten = torch.ops.aten
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from undrift.native.program import Program
-from undrift.native.rule import Step
+from undrift.engines.native.program import Program
+from undrift.engines.native.rule import Step
 
 CHUNK_BYTES = 2**25
 """Once so many bytes of transformed inputs are made, the steps that read them run."""

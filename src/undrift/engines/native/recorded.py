@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Struct
+from undrift.engines.native import problem
+from undrift.engines.native.calls import Unsuitable
+from undrift.engines.native.program import Program, record
+from undrift.engines.native.route import CHUNK_BYTES, Part, Route
+from undrift.engines.native.rule import Recipe, Step, recipe
 from undrift.local import Start, Trainer, Work, named
-from undrift.native import problem
-from undrift.native.calls import Unsuitable
-from undrift.native.program import Program, record
-from undrift.native.route import CHUNK_BYTES, Part, Route
-from undrift.native.rule import Recipe, Step, recipe
 from undrift.rng import Keyed, stream
 from undrift.task import Task
 

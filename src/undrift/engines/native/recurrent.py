@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from undrift import native
 from undrift.config import UndriftError
+from undrift.engines import native
 
 ops = torch.ops.undrift
 

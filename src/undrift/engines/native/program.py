@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undrift.native.calls import Call, Unsuitable, memory
-from undrift.native.recurrent import FastRecurrent
-from undrift.native.rows import in_place
+from undrift.engines.native.calls import Call, Unsuitable, memory
+from undrift.engines.native.recurrent import FastRecurrent
+from undrift.engines.native.rows import in_place
 from undrift.rng import Keyed, draws
 from undrift.task import Task
 
