@@ -24,7 +24,8 @@ from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
-from undrift.engines import Auto, Compiled, Engine, Sequential, Threads, native
+from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
+from undrift.engines.native import library
 from undrift.engines.native.recorded import Recorded
 from undrift.local import ClientError, Trainer, Work, client_rounds
 from undrift.rounds import Round, prepare, rounds
@@ -266,9 +267,9 @@ def test_a_rule_that_cannot_be_recorded_runs_in_python(caplog: pytest.LogCapture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache folder, in which the library is looked for anew."""
     monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
-    native.problem.cache_clear()
+    library.problem.cache_clear()
     yield tmp_path
-    native.problem.cache_clear()
+    library.problem.cache_clear()
 
 
 def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,14 +285,14 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiler_that_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(UndriftError, match="could not be compiled"):
-        native.load()
+        library.load()
     assert not list(cache.rglob("*.so"))
 
 
 def test_a_cache_that_cannot_be_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "file").write_text("")
     monkeypatch.setenv("UNDRIFT_CACHE", str(cache / "file"))
-    assert "set UNDRIFT_CACHE" in str(native.problem())
+    assert "set UNDRIFT_CACHE" in str(library.problem())
 
 
 def test_a_user_without_a_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,16 +302,16 @@ def test_a_user_without_a_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr("pooch.os_cache", homeless)
-    assert "set UNDRIFT_CACHE" in str(native.problem())
+    assert "set UNDRIFT_CACHE" in str(library.problem())
 
 
 def planted(cache: Path) -> Path:
     """A library of somebody else where ours would be, with the right checksum."""
-    library = cache / "native" / f"undrift-{native.fingerprint()}.so"
-    library.parent.mkdir(mode=0o700)
-    library.write_bytes(b"harm")
-    library.with_suffix(".sha256").write_text(hashlib.sha256(b"harm").hexdigest())
-    return library
+    file = cache / "native" / f"undrift-{library.fingerprint()}.so"
+    file.parent.mkdir(mode=0o700)
+    file.write_bytes(b"harm")
+    file.with_suffix(".sha256").write_text(hashlib.sha256(b"harm").hexdigest())
+    return file
 
 
 @pytest.mark.skipif(os.name == "nt", reason="rights of files are others on Windows")
@@ -318,18 +319,18 @@ def planted(cache: Path) -> Path:
 def test_a_library_that_others_could_have_planted_is_not_loaded(
     what: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = planted(cache)
-    (library if what == "library" else library.parent).chmod(0o777)
+    file = planted(cache)
+    (file if what == "library" else file.parent).chmod(0o777)
     monkeypatch.setattr(torch.ops, "load_library", lambda path: pytest.fail("it was loaded"))
-    assert "others may write to it" in str(native.problem())
+    assert "others may write to it" in str(library.problem())
 
 
 def test_a_library_that_was_cut_is_built_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(cache).write_bytes(b"ha")
     built: list[Path] = []
-    monkeypatch.setattr(native, "_compile", built.append)
+    monkeypatch.setattr(library, "_compile", built.append)
     monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
-    assert native.problem() is None
+    assert library.problem() is None
     assert [path.suffix for path in built] == [".so"]
 
 
@@ -436,7 +437,7 @@ for _ in rounds(Told(), Task(torch.nn.Linear(1000, 100)), data, total=1, sampler
 
 
 def test_ctrl_c_stops_in_the_middle_of_a_client() -> None:
-    native.load()
+    library.load()
     process = subprocess.Popen(
         [sys.executable, "-c", LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -14,11 +14,11 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from undrift.config import UndriftError
-from undrift.engines import native
+from undrift.engines.native import library
 from undrift.engines.native.recurrent import FastRecurrent
 
 try:
-    native.load()
+    library.load()
 except UndriftError as error:
     pytest.skip(str(error), allow_module_level=True)
 

@@ -412,10 +412,10 @@ TORCH_LIBRARY_FRAGMENT(undrift, m) {
       .def("device_of", &Program::device_of)
       .def("number", &Program::number)
       .def("out", &Program::out)
-      .def("in_place", [](const c10::intrusive_ptr<Program>& p, Tensor where) {
+      .def("read_rows_in_place", [](const c10::intrusive_ptr<Program>& p, Tensor where) {
         p->where = std::move(where);
       })
-      .def("done", [](const c10::intrusive_ptr<Program>& p, Tensor t) {
+      .def("release", [](const c10::intrusive_ptr<Program>& p, Tensor t) {
         p->code.back().done.push_back(std::move(t));
       })
       .def("skip", [](const c10::intrusive_ptr<Program>& p) { p->out(Tensor()); })

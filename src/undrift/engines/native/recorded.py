@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Struct
-from undrift.engines.native import problem
-from undrift.engines.native.calls import Unsuitable
-from undrift.engines.native.program import Program, record
+from undrift.engines.native.library import problem
+from undrift.engines.native.program import Program, compile_gradient
 from undrift.engines.native.route import CHUNK_BYTES, Part, Route
 from undrift.engines.native.rule import Recipe, Step, recipe
+from undrift.engines.native.trace import NotTraceable
 from undrift.local import Start, Trainer, Work, named
 from undrift.rng import Keyed, stream
 from undrift.task import Task
@@ -97,7 +97,7 @@ class Recorded(Trainer):
             losses: list[float] = []
             try:
                 local = self._plan(algorithm, start, down, route, losses)
-            except Unsuitable as reason:
+            except NotTraceable as reason:
                 self.reasons[algorithm] = str(reason)
                 _say(f"{algorithm!r} trains in Python: {reason}")
                 return super().walks(algorithm, starts, down, keyed)
@@ -199,7 +199,7 @@ class Recorded(Trainer):
         state, before = self.generator.get_state(), {k: v.clone() for k, v in self.buffers.items()}
         x = self.task.x.clone()
         try:
-            program = record(self.task, self.buffers, inputs, targets, self.generator)
+            program = compile_gradient(self.task, self.buffers, inputs, targets, self.generator)
             inputs.copy_(inputs.flip(0))
             there, buffers = 0.9 * x, {k: v.clone() for k, v in before.items()}
             self.generator.set_state(state)
@@ -211,7 +211,7 @@ class Recorded(Trainer):
             found = [program.loss, self.task.g, *self.buffers.values()]
             for wanted, got in zip([loss, g, *buffers.values()], found, strict=True):
                 if not _near(wanted, got):
-                    raise Unsuitable("the recorded step gives another result than PyTorch itself")
+                    raise NotTraceable("the recorded step gives another result than PyTorch itself")
         finally:
             self.task.x.copy_(x)
             self.generator.set_state(state)

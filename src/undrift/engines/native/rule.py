@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Client, Struct
-from undrift.engines.native.calls import Unsuitable
 from undrift.engines.native.plan import GRADIENT, SCRATCH, Plan, make_plan
 from undrift.engines.native.symbols import Symbol, Tape
+from undrift.engines.native.trace import NotTraceable
 
 Records = Sequence[dict[str, Any]]
 """What a step reads: the leaves of local, down and me."""
@@ -104,10 +104,10 @@ def recipe(
     try:
         d = algorithm.direction(grad, old, its_down, its_me, c)
         new = algorithm.move(old, d, its_down, c)
-    except Unsuitable:
+    except NotTraceable:
         raise
     except Exception as error:
-        raise Unsuitable(f"a local step that fails on symbols: {error}") from None
+        raise NotTraceable(f"a local step that fails on symbols: {error}") from None
 
     before = dict(old.leaves())
     changed, once = _changes(before, dict(new.leaves()))
@@ -138,7 +138,7 @@ def _changes(
 ) -> tuple[dict[str, tuple[int, int]], bool]:
     """Which vectors a step changes (from and to which symbol), and whether numbers change too."""
     if before.keys() != after.keys():
-        raise Unsuitable("a local step that changes which variables there are")
+        raise NotTraceable("a local step that changes which variables there are")
     changed, numbers = {}, False
     for name, value in after.items():
         was = before[name]
@@ -146,12 +146,12 @@ def _changes(
             if value is not was:
                 changed[name] = (was.place, value.place)
         elif isinstance(value, Symbol) or isinstance(was, Symbol):
-            raise Unsuitable(f"a local step that makes {name} another kind of value")
+            raise NotTraceable(f"a local step that makes {name} another kind of value")
         else:
             numbers |= value != was
     inputs = {was for was, _ in changed.values()}
     if any(now in inputs for _, now in changed.values()):
-        raise Unsuitable("a local step that exchanges variables")
+        raise NotTraceable("a local step that exchanges variables")
     return changed, numbers
 
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from undrift.core import Struct
-from undrift.engines.native.calls import Unsuitable
+from undrift.engines.native.trace import NotTraceable
 
 WITH_NUMBER = {"ADD": "ADDS", "MUL": "MULS", "DIV": "DIVS", "MAX": "MAXS", "MIN": "MINS"}
 NUMBER_FIRST = {"ADD": "ADDS", "SUB": "RSUBS", "MUL": "MULS", "DIV": "RDIVS"}
@@ -29,7 +29,7 @@ class Symbol:
         if isinstance(other, Tensor) and other.ndim == 0:
             other = float(other)
         if not isinstance(other, Symbol | float | int):
-            raise Unsuitable(f"a local step with a {type(other).__name__} in it")
+            raise NotTraceable(f"a local step with a {type(other).__name__} in it")
         a, b = (other, self) if swapped else (self, other)
         if all(not isinstance(one, Symbol) or one.number for one in (a, b)):
             return Symbol(self.tape, f"S_{code}", (a, b), number=True)
@@ -73,7 +73,7 @@ class Symbol:
             return self * self
         if power == 0.5:
             return self.sqrt()
-        raise Unsuitable(f"a local step with the power {power}")
+        raise NotTraceable(f"a local step with the power {power}")
 
     def __neg__(self) -> Symbol:
         return self._of("NEG")
@@ -85,7 +85,7 @@ class Symbol:
         return Symbol(self.tape, "DOT", (self, other), number=True)
 
     def __bool__(self) -> NoReturn:
-        raise Unsuitable("a local step that looks at values")
+        raise NotTraceable("a local step that looks at values")
 
     __float__ = __int__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__
 
@@ -130,7 +130,7 @@ class Symbol:
         """torch.sqrt(v) is v.sqrt(), where that exists."""
         method = getattr(cls, function.__name__, None)
         if method is None or not isinstance(args[0], Symbol):
-            raise Unsuitable(f"a local step with torch.{function.__name__}")
+            raise NotTraceable(f"a local step with torch.{function.__name__}")
         return method(*args, **(kwargs or {}))
 
 

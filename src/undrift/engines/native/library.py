@@ -1,0 +1,141 @@
+"""The part in C++: compiled once for each version of torch, on the machine where it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from undrift.config import UndriftError
+from undrift.lock import replace_file
+
+SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
+HEADERS = sorted(Path(__file__).parent.glob("*.h"))
+FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
+
+
+def load() -> None:
+    """Make `torch.ops.undrift` available, compiling it if that was not done before.
+
+    Raises `UndriftError` with the reason where it cannot be had.
+    """
+    if reason := problem():
+        raise UndriftError(reason)
+
+
+@cache
+def problem() -> str | None:
+    """Why the library cannot be had, after one attempt; None once it is loaded."""
+    from filelock import FileLock  # imported where it is used, as it takes a while
+
+    try:
+        library = folder() / f"undrift-{fingerprint()}.so"
+        library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_strangers(library.parent)
+        if not _whole(library):
+            with FileLock(library.with_suffix(".lock")):
+                if not _whole(library):
+                    _compile(library)
+        _refuse_strangers(library)
+        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+    except UndriftError as error:
+        return str(error)
+    except OSError as error:
+        return f"the fast engine cannot be had from {folder()} ({error}); set UNDRIFT_CACHE"
+    return None
+
+
+def folder() -> Path:
+    """Where what was compiled is kept: in $UNDRIFT_CACHE, or the user's cache folder."""
+    import pooch  # as above
+
+    try:
+        return Path(os.environ.get("UNDRIFT_CACHE") or pooch.os_cache("undrift")) / "native"
+    except RuntimeError as error:  # a user without a home
+        raise UndriftError(f"there is no cache folder ({error}); set UNDRIFT_CACHE") from None
+
+
+def _refuse_strangers(path: Path) -> None:
+    """Code that others could have put there is not run."""
+    if os.name == "nt":
+        return  # whose folders have other rights
+    found = path.stat()
+    if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
+        raise UndriftError(
+            f"{path} belongs to another user, or others may write to it, so the fast engine is "
+            f"not loaded from there; `chmod go-w` it, or set UNDRIFT_CACHE to a folder of your own"
+        )
+
+
+def _whole(library: Path) -> bool:
+    """Whether the library is there as it was written: one that was cut would kill the process."""
+    try:
+        expected = _checksum_file(library).read_bytes()
+        return hashlib.sha256(library.read_bytes()).hexdigest().encode() == expected
+    except FileNotFoundError:
+        return False
+
+
+def _checksum_file(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _compiler() -> str:
+    compiler = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
+    if compiler is None:
+        raise UndriftError("there is no C++ compiler; install one (Debian: apt install g++)")
+    return compiler
+
+
+@cache
+def fingerprint() -> str:
+    """What the compiled library depends on: the sources, torch, Python's platform and the CPU."""
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
+    parts = [torch.__version__, platform.platform(), features, *FLAGS]
+    text = "\n".join([*parts, *(file.read_text() for file in SOURCES + HEADERS)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _compile(library: Path) -> None:
+    """Compile all sources side by side, then link them."""
+    compiler, root = _compiler(), Path(torch.__file__).parent
+    sys.stderr.write(
+        "undrift: compiling the fast engine, once for this version of torch (about half a minute)\n"
+    )
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
+    with tempfile.TemporaryDirectory(dir=library.parent) as work:
+        objects = [f"{work}/{source.stem}.o" for source in SOURCES]
+        jobs = [
+            [compiler, *FLAGS, abi, *includes, "-c", str(source), "-o", target]
+            for source, target in zip(SOURCES, objects, strict=True)
+        ]
+        result = f"{work}/undrift.so"
+        libraries = [f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{root / 'lib'}"]
+        _run(jobs)
+        _run([[compiler, "-shared", *objects, "-o", result, *libraries]])
+        content = Path(result).read_bytes()
+        replace_file(library, content)
+        replace_file(_checksum_file(library), hashlib.sha256(content).hexdigest().encode())
+
+
+def _run(commands: list[list[str]]) -> None:
+    running = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        for command in commands
+    ]
+    told = [process.communicate()[1] for process in running]
+    for process, errors in zip(running, told, strict=True):
+        if process.returncode:
+            first = next((line for line in errors.splitlines() if "error" in line), errors[:300])
+            raise UndriftError(f"the fast engine could not be compiled: {first}")
