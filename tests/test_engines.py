@@ -26,7 +26,8 @@ from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
 from undrift.engines.native import library
-from undrift.engines.native.recorded import Recorded
+from undrift.engines.native.launch import LaunchQueue
+from undrift.engines.native.trainer import CompiledTrainer
 from undrift.local import ClientError, Trainer, Work, client_rounds
 from undrift.rounds import Round, prepare, rounds
 from undrift.sampling import Uniform
@@ -167,7 +168,7 @@ def test_engines_agree(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_recorded(name: str) -> None:
     task, data = federation(name)
-    trainer = Recorded(task.replica())
+    trainer = CompiledTrainer(task.replica())
     trainer.gradient(task.x0, task.unpack(task.buffers0), *data.batch(np.arange(4)))
     assert trainer.reasons == {}
     assert len(trainer.programs) == 1
@@ -341,7 +342,7 @@ def test_a_client_without_a_finite_loss_changes_nothing_for_others() -> None:
         data.inputs[data.rows(0)] = bad
         ends = [last(task, data, Compiled(workers)) for workers in (1, 5)]
         assert gap(*ends) == 0
-        trainer = Recorded(task.replica())
+        trainer = CompiledTrainer(task.replica())
         assert trainer._program(*data.client(0), torch.arange(2)[None]) is not None
 
 
@@ -390,6 +391,53 @@ def test_errors_inside_a_block_name_their_client() -> None:
         list(played)
 
 
+def block_of_clients(task: Task, data: FederatedData) -> Callable[[], object]:
+    """What trains five clients in one block, after they have shown that they draw nothing."""
+    trainer = CompiledTrainer(task.replica())
+    local = Local(batch_size=4, steps=2)
+    works = [Work(t=1, client=i, seed=0, data=data, local=local, n_mean=1.0) for i in range(5)]
+    clients, down = [(work, Struct()) for work in works], Struct(x=task.x0)
+    client_rounds(FedAvg(), trainer, clients, down, task.buffers0)
+    return lambda: client_rounds(FedAvg(), trainer, clients, down, task.buffers0)
+
+
+@pytest.mark.parametrize(("name", "launches"), [("linear", [5]), ("batch norm", [1, 1, 1, 1])])
+def test_nobody_trains_twice_to_find_whose_error_it_was(
+    name: str, launches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, data = federation(name)
+    train = block_of_clients(task, data)
+    data.targets[data.rows(3)] = 99
+    launched, run = [], LaunchQueue.run
+
+    def counted(queue: LaunchQueue) -> None:
+        launched.append(len(queue.launches))
+        run(queue)
+
+    monkeypatch.setattr(LaunchQueue, "run", counted)
+    with pytest.raises(ClientError, match=r"round 1, client 3, local steps: .*out of bounds"):
+        train()
+    assert [count for count in launched if count] == launches
+
+
+def test_the_first_client_that_fails_is_named() -> None:
+    """Even if a later one fails before anything is launched."""
+
+    def transform(batch: Tensor, rng: np.random.Generator | None) -> Tensor:
+        if rng is not None and bool(batch.isnan().any()):
+            raise ValueError("a value is missing")
+        return batch
+
+    task, data = federation("linear", transform)
+    train = block_of_clients(task, data)
+    data.inputs[data.rows(3)] = math.nan
+    with pytest.raises(ClientError, match="round 1, client 3, local steps: a value is missing"):
+        train()
+    data.targets[data.rows(1)] = 99
+    with pytest.raises(ClientError, match=r"round 1, client 1, local steps: .*out of bounds"):
+        train()
+
+
 def test_other_workers_stop_after_an_error() -> None:
     def job(trainer: Trainer, item: int) -> int:
         if item == 0:
@@ -405,7 +453,7 @@ def test_other_workers_stop_after_an_error() -> None:
 
 def test_a_stopped_walk_ends_at_once() -> None:
     task, data = federation("linear")
-    trainer = Recorded(task.replica())
+    trainer = CompiledTrainer(task.replica())
     trainer.stop = torch.ones(1, dtype=torch.uint8)
     work = Work(t=1, client=0, seed=0, data=data, local=Local(), n_mean=1.0)
     with pytest.raises(ClientError, match="round 1, client 0, local steps: stopped"):

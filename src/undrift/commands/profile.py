@@ -20,7 +20,7 @@ from torch import Tensor
 
 from undrift.cost import RoundCost
 from undrift.data.fetch import use_data_dir
-from undrift.engines.native.recorded import Recorded
+from undrift.engines.native.trainer import CompiledTrainer
 from undrift.experiment import Experiment
 from undrift.local import Trainer
 from undrift.metrics import Meter
@@ -35,7 +35,7 @@ PLACES = {
     "batches.py": "planning batches",
     "rng.py": "planning batches",
     "/data/": "reading samples",
-    "recorded.py:walk": "local steps",
+    "launch.py:run": "local steps",
     "local.py:walk": "local steps",
     "task.py:gradient": "local steps",
     "/engines/native/": "preparing steps",
@@ -122,7 +122,7 @@ class Alone:
     """One worker, in the calling thread, so that nothing happens unseen."""
 
     def __init__(self, task: Task) -> None:
-        self.trainer = Recorded(task.replica())
+        self.trainer = CompiledTrainer(task.replica())
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
         return "one worker"

@@ -1,4 +1,4 @@
-"""Emission: the calls of a trace as instructions of a program in C++ (program.cpp)."""
+"""Emission: the calls of a trace as instructions of a program in C++ (program.h)."""
 
 from __future__ import annotations
 

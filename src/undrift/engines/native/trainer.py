@@ -1,10 +1,10 @@
-"""A trainer whose local steps run as recorded programs."""
+"""A trainer whose local steps are traced, compiled and run in C++."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from itertools import groupby
 from threading import Lock
@@ -15,39 +15,40 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Struct
+from undrift.engines.native.launch import CHUNK_BYTES, Launch, LaunchQueue
 from undrift.engines.native.library import problem
 from undrift.engines.native.program import Program, compile_gradient
-from undrift.engines.native.route import CHUNK_BYTES, Part, Route
-from undrift.engines.native.rule import Recipe, Step, recipe
+from undrift.engines.native.step import BoundStep, Step, compile_step
 from undrift.engines.native.trace import NotTraceable
-from undrift.local import Start, Trainer, Work, named
+from undrift.local import ClientError, Start, Trainer, Work, named
 from undrift.rng import Keyed, stream
 from undrift.task import Task
 
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""
 
-RECIPES = 256
-"""Recipes of local steps that are kept: one for each set of numbers in them."""
+STEPS = 256
+"""Compiled local steps that are kept: one for each set of numbers in them."""
 
-RECORDING = Lock()
-"""One at a time, since a recording holds all that a step computes."""
+TRACING = Lock()
+"""One at a time, since a trace holds all that a step computes."""
 
 
-class Recorded(Trainer):
-    """Runs all local steps of a client as one call, recorded from PyTorch's own operators.
+class CompiledTrainer(Trainer):
+    """Runs all local steps of a client as one call, traced from PyTorch's own operators.
 
-    The first batch of each shape is recorded and checked against PyTorch itself. Models that cannot
-    be recorded, and algorithms whose local step cannot, are trained as every trainer does.
+    The first batch of each shape is traced and checked against PyTorch itself. Models that cannot
+    be traced, and algorithms whose local step cannot, are trained as every trainer does.
+
+    reasons  why everything (None), batches of a shape or an algorithm's clients run in Python
     """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.buffers = task.unpack(task.buffers0)
         self.programs: dict[Any, Program] = {}
-        self.recipes: dict[Any, Recipe] = {}
+        self.steps: dict[Any, Step] = {}
         self.reasons: dict[Any, str] = {}
-        """why everything (None), batches of a shape or an algorithm's clients run in Python"""
         if reason := problem():
             self.reasons[None] = reason
         if task.x0.device.type != "cpu":
@@ -76,80 +77,62 @@ class Recorded(Trainer):
     ) -> list[tuple[Struct, list[float]]]:
         if None in self.reasons or algorithm in self.reasons:
             return super().walks(algorithm, starts, down, keyed)
-        if len(starts) > 1:
-            if not self.buffers:
-                with suppress(Exception):  # one by one they say whose it is
-                    return self._walks(algorithm, starts, down, keyed)
-            return [self.walks(algorithm, [start], down, keyed)[0] for start in starts]
-        with named(starts[0].work, "local steps"):
-            return self._walks(algorithm, starts, down, keyed)
-
-    def _walks(
-        self,
-        algorithm: Algorithm,
-        starts: Sequence[Start],
-        down: Struct,
-        keyed: AbstractContextManager[object],
-    ) -> list[tuple[Struct, list[float]]]:
-        route = Route(self.stop)
-        walked = []
-        for start in starts:
-            losses: list[float] = []
-            try:
-                local = self._plan(algorithm, start, down, route, losses)
-            except NotTraceable as reason:
-                self.reasons[algorithm] = str(reason)
-                _say(f"{algorithm!r} trains in Python: {reason}")
-                return super().walks(algorithm, starts, down, keyed)
-            if local is None:
-                self.key(algorithm, start.work, "model")  # random numbers begin anew
-                local, losses = self.walk(algorithm, start, down, keyed)
-            walked.append((local, losses))
-        route.walk()
+        queue = LaunchQueue(self.stop)
+        try:
+            walked = [self._enqueue(algorithm, start, down, keyed, queue) for start in starts]
+        except NotTraceable as reason:
+            self.reasons[algorithm] = str(reason)
+            _say(f"{algorithm!r} trains in Python: {reason}")
+            return super().walks(algorithm, starts, down, keyed)
+        except ClientError:
+            queue.run()  # if an earlier client fails as well, it is the one to name
+            raise
+        queue.run()
         return walked
 
-    def _plan(
+    def _enqueue(
         self,
         algorithm: Algorithm,
         start: Start,
         down: Struct,
-        route: Route,
-        losses: list[float],
-    ) -> Struct | None:
-        """Put a client's steps at the end of a route: its variables once that has been walked.
+        keyed: AbstractContextManager[object],
+        queue: LaunchQueue,
+    ) -> tuple[Struct, list[float]]:
+        """Queue a client's steps: its variables and losses, which are there once the queue has run.
 
-        None if there are batches for which there can be no program.
+        A client with batches for which there can be no program is trained in Python, at once.
         """
-        work, before = start.work, len(route.parts)
+        work = start.work
+        losses: list[float] = []
         homes: dict[str, Tensor] = {}
-        step = self._step(algorithm, start, start.local, down, homes)
-        once = step.recipe.once
+        bound = self._bind(algorithm, start, start.local, down, homes)
+        one_by_one = bound.step.renumbers
         self._load(start.buffers)
-        for k, (inputs, targets, rows) in enumerate(_chunks(work, once)):
+        for k, (inputs, targets, rows) in enumerate(_chunks(work, one_by_one)):
             program = self._program(inputs, targets, rows)
             if program is None:
-                del route.parts[before:]
-                return None
-            if k and once:
-                step = self._step(algorithm, start, step.local, down, homes)
+                queue.drop(work)
+                self.key(algorithm, work, "model")  # random numbers begin anew
+                return self.walk(algorithm, start, down, keyed)
+            if k and one_by_one:
+                bound = self._bind(algorithm, start, bound.local, down, homes)
             elif k:
-                step = step.onwards
-            part = Part(program, step, inputs, targets, rows, losses)
-            route.add(part, made=inputs is not work.data.inputs)
-        if self.buffers:
-            route.walk()
+                bound = bound.resumed
+            queue.add(Launch(work, program, bound, inputs, targets, rows, losses))
+        if self.buffers:  # the programs have one set of them, so the next client has to wait
+            queue.run()
             self._store(start.buffers)
-        return step.local
+        return bound.local, losses
 
-    def _step(
+    def _bind(
         self,
         algorithm: Algorithm,
         start: Start,
         local: Struct,
         down: Struct,
         homes: dict[str, Tensor],
-    ) -> Step:
-        """The next local step; clients with the same numbers share its recipe."""
+    ) -> BoundStep:
+        """The next local step of a client; clients with the same numbers share a compiled step."""
         c, decay = start.c, start.work.local.weight_decay
         records = [dict(record.leaves()) for record in (local, down, start.me)]
         numbers = (
@@ -159,12 +142,12 @@ class Recorded(Trainer):
             if not isinstance(value, Tensor)
         )
         key = (algorithm, decay, c.t, c.n, c.steps, c.lr, c.lr0, c.n_mean, *numbers)
-        found = self.recipes.get(key)
+        found = self.steps.get(key)
         if found is None:
-            if len(self.recipes) == RECIPES:
-                self.recipes.clear()
-            found = self.recipes[key] = recipe(algorithm, local, down, start.me, c, decay)
-        return found.step(records, self.task.x, self.task.g, homes)
+            if len(self.steps) == STEPS:
+                self.steps.clear()
+            found = self.steps[key] = compile_step(algorithm, local, down, start.me, c, decay)
+        return found.bind(records, self.task.x, self.task.g, homes)
 
     def _load(self, buffers: dict[str, Tensor]) -> None:
         for name, buffer in self.buffers.items():
@@ -181,8 +164,8 @@ class Recorded(Trainer):
             return None
         if key not in self.programs:
             try:
-                with RECORDING:
-                    program = self._record(inputs[rows[0]], targets[rows[0]])
+                with TRACING:
+                    program = self._compile(inputs[rows[0]], targets[rows[0]])
                     torch.ops.undrift.trim()
             except Exception as reason:  # whatever it is, PyTorch itself may do better
                 self.reasons[key] = str(reason)
@@ -194,8 +177,8 @@ class Recorded(Trainer):
             self.draws |= program.draws
         return self.programs[key]
 
-    def _record(self, inputs: Tensor, targets: Tensor) -> Program:
-        """A new program, found to agree with PyTorch on another batch than it was recorded with."""
+    def _compile(self, inputs: Tensor, targets: Tensor) -> Program:
+        """A new program, found to agree with PyTorch on another batch than it was traced with."""
         state, before = self.generator.get_state(), {k: v.clone() for k, v in self.buffers.items()}
         x = self.task.x.clone()
         try:
@@ -211,7 +194,7 @@ class Recorded(Trainer):
             found = [program.loss, self.task.g, *self.buffers.values()]
             for wanted, got in zip([loss, g, *buffers.values()], found, strict=True):
                 if not _near(wanted, got):
-                    raise NotTraceable("the recorded step gives another result than PyTorch itself")
+                    raise NotTraceable("the traced step gives another result than PyTorch itself")
         finally:
             self.task.x.copy_(x)
             self.generator.set_state(state)
@@ -228,7 +211,7 @@ def _say(message: str) -> None:
 def _near(wanted: Tensor, got: Tensor) -> bool:
     """Whether two results differ by rounding only, on the scale of the largest value.
 
-    Values that are not finite tell nothing: whether a step can be recorded must not depend on the
+    Values that are not finite tell nothing: whether a step can be traced must not depend on the
     batch that a worker happens to meet first.
     """
     known = wanted.isfinite()
@@ -237,25 +220,42 @@ def _near(wanted: Tensor, got: Tensor) -> bool:
     return torch.allclose(wanted, got, rtol=1e-3, atol=room)
 
 
-def _chunks(work: Work, single: bool) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Inputs, targets and, for every step, the places of its batch in them."""
-    data, rng = work.data, None
-    if data.transform is None:
-        inputs, targets, rows = data.inputs, data.targets, work.rows
-    elif data.fixed and data.example.nbytes * len(work.rows) <= CHUNK_BYTES:
-        inputs, targets = data.batch(work.rows)
-        rows = np.arange(len(work.rows))
-    else:
-        rng = stream(work.seed, "augmentation", work.t, work.client)
-    equal = isinstance(work.batches, np.ndarray)
-    for same in [work.batches] if equal else (list(some) for _, some in groupby(work.batches, len)):
-        batches = np.asarray(same)
-        if rng is None:
-            places = torch.from_numpy(rows[batches])
-            yield from ((inputs, targets, one) for one in (places[:, None] if single else [places]))
-            continue
-        count = 1 if single else max(1, CHUNK_BYTES // (data.example.nbytes * len(batches[0])))
-        for k in range(0, len(batches), count):
-            made = [data.batch(work.rows[batch], rng) for batch in batches[k : k + count]]
+Chunk = tuple[Tensor, Tensor, Tensor]
+"""Inputs, targets and, for each of some steps, the places of its batch in them."""
+
+
+def _chunks(work: Work, one_by_one: bool) -> Iterator[Chunk]:
+    """A client's steps, as many in a chunk as can be launched together."""
+    data, batches = work.data, work.batches
+    equal = isinstance(batches, np.ndarray)
+    groups = [batches] if equal else (list(some) for _, some in groupby(batches, len))
+    with named(work, "local steps"):
+        if data.transform is None:
+            yield from _gathered(data.inputs, data.targets, work.rows, groups, one_by_one)
+        elif data.fixed and data.example.nbytes * len(work.rows) <= CHUNK_BYTES:
+            rows = np.arange(len(work.rows))
+            yield from _gathered(*data.batch(work.rows), rows, groups, one_by_one)
+        else:
+            yield from _augmented(work, groups, one_by_one)
+
+
+def _gathered(
+    inputs: Tensor, targets: Tensor, rows: np.ndarray, groups: Iterable[Any], one_by_one: bool
+) -> Iterator[Chunk]:
+    """Batches that are rows of these inputs and targets."""
+    for group in groups:
+        places = torch.from_numpy(rows[np.asarray(group)])
+        for some in places[:, None] if one_by_one else [places]:
+            yield inputs, targets, some
+
+
+def _augmented(work: Work, groups: Iterable[Any], one_by_one: bool) -> Iterator[Chunk]:
+    """Batches that are made anew for each step, a bounded number of them at a time."""
+    data, rng = work.data, stream(work.seed, "augmentation", work.t, work.client)
+    for group in groups:
+        size = data.example.nbytes * len(group[0])
+        count = 1 if one_by_one else max(1, CHUNK_BYTES // size)
+        for k in range(0, len(group), count):
+            made = [data.batch(work.rows[batch], rng) for batch in group[k : k + count]]
             inputs, targets = (torch.cat(parts) for parts in zip(*made, strict=True))
             yield inputs, targets, torch.arange(len(targets)).view(len(made), -1)
