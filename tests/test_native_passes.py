@@ -350,7 +350,7 @@ def test_passes_in_order_keep_the_numbers(count: int) -> None:
     assert_same(graph(STEP), made, in_place=count == len(PASSES))
 
 
-def test_a_kernel_keeps_in_registers_what_one_pass_reads() -> None:
+def test_a_kernel_keeps_in_registers_what_one_sweep_reads() -> None:
     """What a dot product, a gradient or the steps after a prologue read needs a whole vector."""
     kernel = lower(optimise(graph(STEP)))
     assert str(kernel) == dedent(KERNEL).strip()

@@ -1,6 +1,6 @@
 // The update rule of a local step: instructions on whole parameter vectors, assembled by kernel.py.
 //
-// Vectors are gone through in blocks that stay in the cache.
+// Vectors are swept over in blocks that stay in the cache.
 
 #pragma once
 
@@ -21,7 +21,7 @@ namespace {
   X(AXPY) X(AXMY) /* a + s b, a - s b */                                            \
   X(NEG) X(SQRT) X(ABS) X(SIGN) X(EXP) X(LOG) X(RECIPROCAL) X(COPY) /* vector */
 
-// These need whole vectors, or none: they end a pass over the blocks.
+// These need whole vectors, or none: they end a sweep over the blocks.
 #define OTHER_INSTRUCTIONS(X)                                                       \
   X(DOT) /* to a scalar */                                                          \
   X(S_ADD) X(S_SUB) X(S_MUL) X(S_DIV) X(S_MAX) X(S_MIN) /* scalar, scalar */         \
@@ -129,7 +129,8 @@ struct BoundKernel {
   std::vector<Tensor> kept;
   int64_t n;
 
-  BoundKernel(Program& program, const Kernel& kernel, at::TensorList given, std::vector<double> constants)
+  BoundKernel(Program& program, const Kernel& kernel, at::TensorList given,
+              std::vector<double> constants)
       : program(program), kernel(kernel), scalars(std::move(constants)),
         registers(kernel.registers * BLOCK), n(program.x.numel()) {
     for (auto& tensor : given) vectors.push_back(tensor.data_ptr<T>());
@@ -139,8 +140,8 @@ struct BoundKernel {
     return vector < 0 ? &registers[(-vector - 1) * BLOCK] : vectors[vector] + from;
   }
 
-  // One pass: every block of the vectors goes through some instructions in turn.
-  void pass(size_t first, size_t last) {
+  // Every block of the vectors goes through some instructions in turn.
+  void sweep(size_t first, size_t last) {
     for (int64_t from = 0; from < n; from += BLOCK) {
       int64_t m = std::min(BLOCK, n - from);
       for (size_t i = first; i < last; i++) {
@@ -182,7 +183,7 @@ struct BoundKernel {
       if (op.opcode < DOT) {
         size_t last = i;
         while (last < to && kernel.code[last].opcode < DOT) last++;
-        pass(i, last);
+        sweep(i, last);
         i = last;
         continue;
       }

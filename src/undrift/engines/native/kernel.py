@@ -1,7 +1,7 @@
 """Kernels: the graph of a local step as instructions for C++ (kernel.h).
 
-A kernel goes over the vectors block by block, so that a block passes through many instructions
-while it is in the cache. What is read in the same pass only lives in a register, as large as a
+A kernel sweeps over the vectors block by block, so that a block goes through many instructions
+while it is in the cache. What is read in the same sweep only lives in a register, as large as a
 block; everything else needs a vector of its own.
 """
 
@@ -16,7 +16,7 @@ import torch
 from undrift.engines.native.step_graph import MODEL, Graph, Node
 
 GRADIENT, SCRATCH = "gradient", "scratch"
-"""vectors that are no variables: the gradient, and memory for what outlives a pass"""
+"""vectors that are no variables: the gradient, and memory for what outlives a sweep"""
 
 
 class Instruction(NamedTuple):
@@ -135,7 +135,7 @@ class _Places:
         self.scalars = [""]
         self.registers = 0
         self._graph = graph
-        self._pass = _passes(graph)
+        self._sweep = _sweeps(graph)
         self._variables = {value: variable for variable, value in graph.outputs}
         self._readers = {arg: [n for n in graph.nodes if arg in n.args] for arg in graph.named}
         self._found: dict[str, int] = {}
@@ -160,7 +160,7 @@ class _Places:
             where = self._vector(GRADIENT)
         elif node.name in self._variables:
             where = self._vector(self._variables[node.name])
-        elif any(self._pass[r.name] != self._pass[node.name] for r in self._readers[node.name]):
+        elif any(self._sweep[r.name] != self._sweep[node.name] for r in self._readers[node.name]):
             where = len(self.vectors)
             self.vectors.append(SCRATCH)
         else:
@@ -178,11 +178,11 @@ class _Places:
         return self.vectors.index(name)
 
 
-def _passes(graph: Graph) -> dict[str, int]:
-    """Which pass over the blocks computes each node.
+def _sweeps(graph: Graph) -> dict[str, int]:
+    """Which sweep over the blocks computes each node.
 
-    Gradients and scalars need whole vectors, so each ends a pass and is a pass of its own; so does
-    the prologue end one.
+    Gradients and scalars need whole vectors, so each ends a sweep and has a number of its own. The
+    end of the prologue ends a sweep too.
     """
     found, now = {}, 0
     for k, node in enumerate(graph.nodes):

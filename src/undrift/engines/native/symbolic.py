@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, NoReturn
 
 from torch import Tensor
@@ -19,6 +20,7 @@ class StepTracer:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.constants: list[float] = []
+        self._numbers = count()
 
     def inputs(self, record: Struct, prefix: str) -> Struct:
         """A record whose vectors are symbols, named after their paths: `local.y`, `me.opt.m`."""
@@ -38,7 +40,7 @@ class StepTracer:
 
     def add(self, op: str, *args: Any, scalar: bool = False) -> Symbol:
         """A new node: an operation on symbols and numbers."""
-        name = f"%{len(self.nodes)}"
+        name = f"%{next(self._numbers)}"
         names = tuple(a.name if isinstance(a, Symbol) else self._constant(a) for a in args)
         self.nodes.append(Node(name, op, names, scalar))
         return Symbol(self, name, scalar)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import torch
@@ -82,6 +83,23 @@ class Trace:
     buffers: list[tuple[Tensor, Tensor]]
     homes: dict[int, Tensor] = field(default_factory=dict)
     addresses: Tensor | None = None
+
+    def __str__(self) -> str:
+        """The calls, with storages for tensors: x (parameters), g (gradients), s0, s1, ..."""
+        names = dict.fromkeys([*self.homes, *(storage(home) for _, home in self.gradients)], "g")
+        names |= {storage(self.x): "x", storage(self.inputs): "inputs"}
+        names |= {storage(self.targets): "targets", storage(self.loss): "loss"}
+        numbers = count()
+
+        def spell(some: list[Tensor]) -> str:
+            keys = map(storage, some)
+            return ", ".join(names.get(k) or names.setdefault(k, f"s{next(numbers)}") for k in keys)
+
+        lines = []
+        for call in self.calls:
+            line = f"{call.name}({spell(call.tensors)})"
+            lines.append(line if call.written else f"{spell(call.results)} = {line}")
+        return "\n".join(lines)
 
     @property
     def varying(self) -> set[int]:
