@@ -149,8 +149,18 @@ def _spent(profiler: cProfile.Profile) -> Counter[str]:
             spent[place or OTHER] += own
             continue
         for caller, (_, _, share, _) in callers.items():
-            spent[_place(caller) or OTHER] += share
+            spent[_caller_place(stats.stats, caller)] += share
     return spent
+
+
+def _caller_place(functions: Any, function: tuple[str, int, str]) -> str:
+    """The place of a function, or else of whoever calls it most, and so on."""
+    seen = set()
+    while (place := _place(function)) is None and function not in seen:
+        seen.add(function)
+        callers = functions[function][4]
+        function = max(callers, key=lambda caller: callers[caller][3], default=function)
+    return place or OTHER
 
 
 def _place(function: tuple[str, int, str]) -> str | None:
