@@ -14,6 +14,7 @@ from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, SCAFFOLDm
 from undrift.batches import Local
 from undrift.core import Algorithm, Client, Grad, Struct, Vector
 from undrift.data.federated import FederatedData
+from undrift.engines.native.library import load
 from undrift.engines.native.step import compile_step
 from undrift.engines.native.trainer import CompiledTrainer
 from undrift.local import Trainer, Work, client_rounds
@@ -31,6 +32,7 @@ def federation() -> tuple[Task, FederatedData]:
 
 def vectors_read(algorithm: Algorithm) -> int:
     """How many vectors each step but the first reads, model and gradient included."""
+    load()
     x = torch.zeros(3)
     c = Client(1, 11, 6, 0.05, 0.05, 11.0, lambda x: x, lambda x: x)
     down, me = algorithm.download(algorithm.init_server(x, (3,))), algorithm.init_client(x)

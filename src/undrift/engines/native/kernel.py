@@ -8,7 +8,6 @@ block; everything else needs a vector of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -67,18 +66,16 @@ class Kernel:
         operands = [operand(k) for k in dict.fromkeys((a, b))] + [self.scalars[s]] * bool(s)
         return f"{op:<10} {result(dst)} <- {', '.join(operands)}"
 
-    @cached_property
-    def code(self) -> tuple[Any, Any]:
+    def assemble(self) -> Code:
         """The kernel in C++: for a client's first launch, and for later ones.
 
         The prologue's vectors are still there in later launches, its scalars are not.
         """
+        prologue = self.instructions[: self.prologue]
+        keeps_all = not any(op == "DOT" or op.startswith("S_") for op, *_ in prologue)
         first = self._assemble(0)
-        keeps_all = not any(
-            instruction.op == "DOT" or instruction.op.startswith("S_")
-            for instruction in self.instructions[: self.prologue]
-        )
-        return first, self._assemble(self.prologue) if keeps_all else first
+        later = self._assemble(self.prologue) if keeps_all else first
+        return Code((first, later), (first.handle(), later.handle()))
 
     def _assemble(self, begin: int) -> Any:
         ops = [instruction.op for instruction in self.instructions[begin:]]
@@ -86,11 +83,15 @@ class Kernel:
         sizes = (self.registers, len(self.vectors), len(self.scalars))
         return torch.classes.undrift.Kernel(ops, operands, self.prologue - begin, *sizes)
 
-    @cached_property
-    def handles(self) -> tuple[int, int]:
-        """The two of `code` as numbers."""
-        first, later = self.code
-        return first.handle(), later.handle()
+
+class Code(NamedTuple):
+    """A kernel in C++, with its prologue and without, and both as numbers for a launch.
+
+    Whoever uses the numbers keeps the objects: C++ does not know how long they are needed.
+    """
+
+    objects: tuple[Any, Any]
+    handles: tuple[int, int]
 
 
 def lower(graph: Graph) -> Kernel:
@@ -134,7 +135,6 @@ class _Places:
         self.vectors: list[str] = []
         self.scalars = [""]
         self.registers = 0
-        self._graph = graph
         self._sweep = _sweeps(graph)
         self._variables = {value: variable for variable, value in graph.outputs}
         self._readers = {arg: [n for n in graph.nodes if arg in n.args] for arg in graph.named}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm, Client, Struct
-from undrift.engines.native.kernel import GRADIENT, SCRATCH, Kernel, lower
+from undrift.engines.native.kernel import GRADIENT, SCRATCH, Code, Kernel, lower
 from undrift.engines.native.passes import optimise
 from undrift.engines.native.step_graph import Graph
 from undrift.engines.native.symbolic import StepTracer, Symbol
@@ -89,8 +89,9 @@ def _changes(
 
 
 @lru_cache(maxsize=256)
-def compile_graph(graph: Graph) -> Kernel:
-    return lower(optimise(graph))
+def compile_graph(graph: Graph) -> tuple[Kernel, Code]:
+    kernel = lower(optimise(graph))
+    return kernel, kernel.assemble()
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Step:
     """
 
     kernel: Kernel
+    code: Code
     constants: list[float]
     sources: list[tuple[int, str] | None]
     changed: list[str]
@@ -117,6 +119,8 @@ class Step:
         `homes` is the memory of the variables that steps change, filled at the first step.
         """
         mine, down, me = records
+        # With the model in place, the kernel works on x itself: a launch begins by copying the
+        # client's y there, and ends by copying it to y's home. Otherwise y is a vector like others.
         comes = goes = x
         if self.kernel.model_in_place:
             comes = mine["y"]
@@ -131,7 +135,7 @@ class Step:
         vectors = [comes, goes]
         for source in self.sources:
             vectors.append(given[source[0]][source[1]] if source else torch.empty_like(x))
-        return BoundStep(self, self.kernel.handles[0], vectors, _at_home(self.new, mine))
+        return BoundStep(self, self.code.handles[0], vectors, _at_home(self.new, mine))
 
 
 @dataclass(slots=True)
@@ -139,7 +143,7 @@ class BoundStep:
     """A local step of one client, ready to run as often as its numbers stay the same.
 
     step     what was bound
-    handle   the kernel that it runs, one of the two of `Kernel.handles`
+    handle   the kernel that it runs, one of the two of `Code`
     vectors  where the model is read and written before and after all steps, then the kernel's
     local    the client's variables after the steps, in the memory where they change them
     """
@@ -153,7 +157,7 @@ class BoundStep:
     def resumed(self) -> BoundStep:
         """The same step from where the last launch ended, without its prologue."""
         _, goes, *others = self.vectors
-        return BoundStep(self.step, self.step.kernel.handles[1], [goes, goes, *others], self.local)
+        return BoundStep(self.step, self.step.code.handles[1], [goes, goes, *others], self.local)
 
 
 def compile_step(
@@ -161,10 +165,11 @@ def compile_step(
 ) -> Step:
     """The next local step of an algorithm, for all clients that have these numbers."""
     traced = trace_step(algorithm, local, down, me, c, weight_decay)
-    kernel = compile_graph(traced.graph)
+    kernel, code = compile_graph(traced.graph)
     values = {f"#{k}": value for k, value in enumerate(traced.constants)}
     return Step(
         kernel=kernel,
+        code=code,
         constants=[values.get(name, 0.0) for name in kernel.scalars],
         sources=[_source(name) for name in kernel.vectors],
         changed=[variable.partition(".")[2] for variable, _ in traced.graph.outputs],
