@@ -42,6 +42,7 @@ def fold_constants(trace: Trace) -> Trace:
         if _is_view(call):
             continue
         outs = storages(call.results)
+        # zeros_like(x) and its kin read the shape of x, not its values.
         reads = call.name not in EMPTY | FILLED and varying & storages(call.tensors)
         if reads or call.draws or call.written or rewritten & outs:
             varying |= outs | storages(call.written)

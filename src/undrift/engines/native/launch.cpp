@@ -10,6 +10,7 @@
 #include <malloc.h>
 #endif
 
+#include <utility>
 #include <vector>
 
 #include "kernel.h"
@@ -17,17 +18,18 @@
 
 namespace {
 
-// Kernels only: neither autograd nor what Python listens to.
+// Torch's own kernels only: neither autograd nor dispatch modes of Python.
 struct Bare {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_python{
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
 };
 
-// Which launch of the last call in this thread was running when it failed.
+// The launch that is running in this thread; after an error, the one that failed. A call that fails
+// before it has begun (an argument of a wrong type) finds the 0 that the last one left.
 thread_local int64_t running = 0;
 
-int64_t failed_launch() { return running; }
+int64_t failed_launch() { return std::exchange(running, 0); }
 
 // The launches of a call, one after the other.
 //
@@ -82,6 +84,7 @@ Tensor launch(at::IntArrayRef programs, at::IntArrayRef kernels, at::TensorList 
                     stop.data_ptr<uint8_t>(), losses.data_ptr<double>()};
   if (vectors[0].scalar_type() == at::kDouble) launches.run<double>();
   else launches.run<float>();
+  running = 0;
   return losses;
 }
 

@@ -116,8 +116,8 @@ class Allocation:
 def allocate(trace: Trace) -> Allocation:
     """New memory for every storage that calls make, shared by those that never live together.
 
-    The calls are walked in order, with a list of free storages for every size. Storages whose
-    memory a call brings are not shared: they are given back to torch's allocator instead.
+    Calls are taken in order, with a list of free storages for every size. Storages whose memory a
+    call brings are not shared: they are given back to torch's allocator instead.
     """
     lives = lifetimes(trace)
     made = Allocation()
@@ -130,7 +130,7 @@ def allocate(trace: Trace) -> Allocation:
     for key, life in sorted(lives.items(), key=lambda item: item[1].first):
         if not life.made or key in trace.homes:
             continue
-        for ended in range(now, life.first):
+        for ended in range(now, life.first):  # what ends at a call is still read by it
             for one in ending.pop(ended, []):
                 free[one.nbytes()].append(one)
         now = life.first
