@@ -22,8 +22,8 @@ from benchmarks.measure import circumstances, interleave, store_results
 from undrift import FedAvg, Local, Task, rounds
 from undrift.data import FederatedData
 from undrift.engines import Compiled
+from undrift.engines.native.launch import LaunchQueue
 from undrift.federation.sampling import Explicit
-from undrift.native.route import Route
 
 STEPS, LR = 10, 0.1
 
@@ -62,11 +62,11 @@ class Walks:
     """The processor time that all workers spend in local steps."""
 
     def __init__(self) -> None:
-        self.seconds, self._walk = 0.0, Route.walk
+        self.seconds, self._run = 0.0, LaunchQueue.run
 
-    def __call__(self, route: Route) -> None:
+    def __call__(self, queue: LaunchQueue) -> None:
         began = time.thread_time()
-        self._walk(route)
+        self._run(queue)
         self.seconds += time.thread_time() - began
 
 
@@ -86,7 +86,7 @@ def measure(name: str) -> dict[str, Any]:
         "vmap, 2 threads": lambda: train_all(model, x, y, batch, 2),
         "Compiled, whole round": lambda: next(played),
     }
-    with patch.object(Route, "walk", lambda route: walks(route)):
+    with patch.object(LaunchQueue, "run", lambda queue: walks(queue)):
         seconds = interleave(contestants, 20, name)
     ms = {who: round(1000 * median(times), 2) for who, times in seconds.items()}
     steps = 1000 * walks.seconds / len(seconds["Compiled, whole round"])

@@ -18,16 +18,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from undrift import native
 from undrift.algorithms import AdaBest, FedAvg, MimeLite
 from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
+from undrift.engines.native import library
+from undrift.engines.native.launch import LaunchQueue
+from undrift.engines.native.trainer import CompiledTrainer
 from undrift.federation.rounds import Round, prepare, rounds
 from undrift.federation.sampling import Uniform
-from undrift.native.recorded import Recorded
 from undrift.training.task import Task
 from undrift.training.trainer import ClientError, Trainer, Work, client_rounds
 from undrift.training.work import Local
@@ -167,7 +168,7 @@ def test_engines_agree(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_recorded(name: str) -> None:
     task, data = federation(name)
-    trainer = Recorded(task.replica())
+    trainer = CompiledTrainer(task.replica())
     trainer.gradient(task.x0, task.unpack(task.buffers0), *data.batch(np.arange(4)))
     assert trainer.reasons == {}
     assert len(trainer.programs) == 1
@@ -267,9 +268,9 @@ def test_a_rule_that_cannot_be_recorded_runs_in_python(caplog: pytest.LogCapture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache folder, in which the library is looked for anew."""
     monkeypatch.setenv("UNDRIFT_CACHE", str(tmp_path))
-    native.problem.cache_clear()
+    library.problem.cache_clear()
     yield tmp_path
-    native.problem.cache_clear()
+    library.problem.cache_clear()
 
 
 def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,14 +286,14 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiler_that_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(UndriftError, match="could not be compiled"):
-        native.load()
+        library.load()
     assert not list(cache.rglob("*.so"))
 
 
 def test_a_cache_that_cannot_be_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "file").write_text("")
     monkeypatch.setenv("UNDRIFT_CACHE", str(cache / "file"))
-    assert "set UNDRIFT_CACHE" in str(native.problem())
+    assert "set UNDRIFT_CACHE" in str(library.problem())
 
 
 def test_a_user_without_a_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,16 +303,16 @@ def test_a_user_without_a_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr("pooch.os_cache", homeless)
-    assert "set UNDRIFT_CACHE" in str(native.problem())
+    assert "set UNDRIFT_CACHE" in str(library.problem())
 
 
 def planted(cache: Path) -> Path:
     """A library of somebody else where ours would be, with the right checksum."""
-    library = cache / "native" / f"undrift-{native.fingerprint()}.so"
-    library.parent.mkdir(mode=0o700)
-    library.write_bytes(b"harm")
-    library.with_suffix(".sha256").write_text(hashlib.sha256(b"harm").hexdigest())
-    return library
+    file = cache / "native" / f"undrift-{library.fingerprint()}.so"
+    file.parent.mkdir(mode=0o700)
+    file.write_bytes(b"harm")
+    file.with_suffix(".sha256").write_text(hashlib.sha256(b"harm").hexdigest())
+    return file
 
 
 @pytest.mark.skipif(os.name == "nt", reason="rights of files are others on Windows")
@@ -319,18 +320,18 @@ def planted(cache: Path) -> Path:
 def test_a_library_that_others_could_have_planted_is_not_loaded(
     what: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = planted(cache)
-    (library if what == "library" else library.parent).chmod(0o777)
+    file = planted(cache)
+    (file if what == "library" else file.parent).chmod(0o777)
     monkeypatch.setattr(torch.ops, "load_library", lambda path: pytest.fail("it was loaded"))
-    assert "others may write to it" in str(native.problem())
+    assert "others may write to it" in str(library.problem())
 
 
 def test_a_library_that_was_cut_is_built_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(cache).write_bytes(b"ha")
     built: list[Path] = []
-    monkeypatch.setattr(native, "_compile", built.append)
+    monkeypatch.setattr(library, "_compile", built.append)
     monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
-    assert native.problem() is None
+    assert library.problem() is None
     assert [path.suffix for path in built] == [".so"]
 
 
@@ -341,7 +342,7 @@ def test_a_client_without_a_finite_loss_changes_nothing_for_others() -> None:
         data.inputs[data.rows(0)] = bad
         ends = [last(task, data, Compiled(workers)) for workers in (1, 5)]
         assert gap(*ends) == 0
-        trainer = Recorded(task.replica())
+        trainer = CompiledTrainer(task.replica())
         assert trainer._program(*data.client(0), torch.arange(2)[None]) is not None
 
 
@@ -390,6 +391,53 @@ def test_errors_inside_a_block_name_their_client() -> None:
         list(played)
 
 
+def block_of_clients(task: Task, data: FederatedData) -> Callable[[], object]:
+    """What trains five clients in one block, after they have shown that they draw nothing."""
+    trainer = CompiledTrainer(task.replica())
+    local = Local(batch_size=4, steps=2)
+    works = [Work(t=1, client=i, seed=0, data=data, local=local, n_mean=1.0) for i in range(5)]
+    clients, down = [(work, Struct()) for work in works], Struct(x=task.x0)
+    client_rounds(FedAvg(), trainer, clients, down, task.buffers0)
+    return lambda: client_rounds(FedAvg(), trainer, clients, down, task.buffers0)
+
+
+@pytest.mark.parametrize(("name", "launches"), [("linear", [5]), ("batch norm", [1, 1, 1, 1])])
+def test_nobody_trains_twice_to_find_whose_error_it_was(
+    name: str, launches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, data = federation(name)
+    train = block_of_clients(task, data)
+    data.targets[data.rows(3)] = 99
+    launched, run = [], LaunchQueue.run
+
+    def counted(queue: LaunchQueue) -> None:
+        launched.append(len(queue.launches))
+        run(queue)
+
+    monkeypatch.setattr(LaunchQueue, "run", counted)
+    with pytest.raises(ClientError, match=r"round 1, client 3, local steps: .*out of bounds"):
+        train()
+    assert [count for count in launched if count] == launches
+
+
+def test_the_first_client_that_fails_is_named() -> None:
+    """Even if a later one fails before anything is launched."""
+
+    def transform(batch: Tensor, rng: np.random.Generator | None) -> Tensor:
+        if rng is not None and bool(batch.isnan().any()):
+            raise ValueError("a value is missing")
+        return batch
+
+    task, data = federation("linear", transform)
+    train = block_of_clients(task, data)
+    data.inputs[data.rows(3)] = math.nan
+    with pytest.raises(ClientError, match="round 1, client 3, local steps: a value is missing"):
+        train()
+    data.targets[data.rows(1)] = 99
+    with pytest.raises(ClientError, match=r"round 1, client 1, local steps: .*out of bounds"):
+        train()
+
+
 def test_other_workers_stop_after_an_error() -> None:
     def job(trainer: Trainer, item: int) -> int:
         if item == 0:
@@ -405,7 +453,7 @@ def test_other_workers_stop_after_an_error() -> None:
 
 def test_a_stopped_walk_ends_at_once() -> None:
     task, data = federation("linear")
-    trainer = Recorded(task.replica())
+    trainer = CompiledTrainer(task.replica())
     trainer.stop = torch.ones(1, dtype=torch.uint8)
     work = Work(t=1, client=0, seed=0, data=data, local=Local(), n_mean=1.0)
     with pytest.raises(ClientError, match="round 1, client 0, local steps: stopped"):
@@ -437,7 +485,7 @@ for _ in rounds(Told(), Task(torch.nn.Linear(1000, 100)), data, total=1, sampler
 
 
 def test_ctrl_c_stops_in_the_middle_of_a_client() -> None:
-    native.load()
+    library.load()
     process = subprocess.Popen(
         [sys.executable, "-c", LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

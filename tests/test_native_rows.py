@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from undrift import native
+from undrift.engines.native import library
 
 FLOATS = st.sampled_from([torch.float32, torch.float64])
 SIZES = st.integers(1, 11)
@@ -14,7 +14,7 @@ SIZES = st.integers(1, 11)
 
 @given(rows=SIZES, outs=SIZES, n=st.integers(1, 70), dtype=FLOATS, biased=st.booleans())
 def test_rows_in_place(rows: int, outs: int, n: int, dtype: torch.dtype, biased: bool) -> None:
-    native.load()
+    library.load()
     generator = torch.Generator().manual_seed(0)
     data, weight, bias, gradient = (
         torch.randn(shape, generator=generator, dtype=dtype)

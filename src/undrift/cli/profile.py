@@ -35,7 +35,7 @@ PLACES = {
     "training/work.py": "planning batches",
     "undrift/rng.py": "planning batches",
     "undrift/data/": "reading samples",
-    "native/route.py:walk": "local steps",
+    "native/launch.py:run": "local steps",
     "training/trainer.py:walk": "local steps",
     "training/task.py:gradient": "local steps",
     "engines/native/": "preparing steps",
@@ -151,9 +151,9 @@ class Alone:
     """One worker, in the calling thread, so that nothing happens unseen."""
 
     def __init__(self, task: Task) -> None:
-        from undrift.native.recorded import Recorded
+        from undrift.engines.native.trainer import CompiledTrainer
 
-        self.trainer = Recorded(task.replica())
+        self.trainer = CompiledTrainer(task.replica())
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
         return "one worker"

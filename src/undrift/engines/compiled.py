@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
+from undrift.engines.native.trainer import CompiledTrainer
 from undrift.engines.sequential import Engine, Sequential
 from undrift.engines.threads import Threads
 from undrift.keyed import Keyed
-from undrift.native.recorded import Recorded
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 
@@ -25,7 +25,7 @@ class Compiled(Threads):
     What cannot be recorded runs as in `Threads`.
     """
 
-    trainer = Recorded
+    trainer = CompiledTrainer
 
     def __init__(self, workers: int | None = None) -> None:
         super().__init__(workers)
@@ -63,7 +63,7 @@ class Auto:
 
 def obstacle(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     """Why local steps on batches like this one cannot be recorded, if they cannot."""
-    trainer = Recorded(task.replica())
+    trainer = CompiledTrainer(task.replica())
     for gradient in trainer.task.gradient, trainer.gradient:  # in Python first, for its errors
         try:
             with Keyed(trainer.generator):

@@ -18,6 +18,7 @@ from undrift.config import UndriftError
 from undrift.system.files import replace_file
 
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
+HEADERS = sorted(Path(__file__).parent.glob("*.h"))
 FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
 
 
@@ -101,7 +102,7 @@ def fingerprint() -> str:
     lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else [platform.processor()]
     features = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
     parts = [torch.__version__, platform.platform(), features, *FLAGS]
-    text = "\n".join([*parts, *(source.read_text(encoding="utf-8") for source in SOURCES)])
+    text = "\n".join([*parts, *(file.read_text(encoding="utf-8") for file in SOURCES + HEADERS)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

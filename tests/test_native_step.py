@@ -1,4 +1,4 @@
-"""Local steps as plans: what stays the same in all of them is summed once, and nothing changes."""
+"""Local steps as kernels: what is the same in all of them is summed once, and nothing changes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from undrift import native
 from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, SCAFFOLDm
 from undrift.core import Algorithm, Client, Grad, Struct, Vector
 from undrift.data.federated import FederatedData
-from undrift.native.plan import CODE
-from undrift.native.recorded import Recorded
-from undrift.native.rule import recipe
+from undrift.engines.native.library import load
+from undrift.engines.native.step import compile_step
+from undrift.engines.native.trainer import CompiledTrainer
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer, Work, client_rounds
 from undrift.training.work import Local
@@ -33,13 +32,13 @@ def federation() -> tuple[Task, FederatedData]:
 
 def vectors_read(algorithm: Algorithm) -> int:
     """How many vectors each step but the first reads, model and gradient included."""
-    native.load()
+    load()
     x = torch.zeros(3)
     c = Client(1, 11, 6, 0.05, 0.05, 11.0, lambda x: x, lambda x: x)
     down, me = algorithm.download(algorithm.init_server(x, (3,))), algorithm.init_client(x)
-    plan = recipe(algorithm, algorithm.begin(down, me, c), down, me, c, 0.01).plan
-    each = [operation for operation in plan.operations[plan.once :] if operation[0] < CODE["DOT"]]
-    return len({a for _, _, *operands, _ in each for a in operands if a >= 0})
+    kernel = compile_step(algorithm, algorithm.begin(down, me, c), down, me, c, 0.01).kernel
+    steps = [one for one in kernel.instructions[kernel.prologue :] if one.op != "GRADIENT"]
+    return len({operand for one in steps for operand in (one.a, one.b) if operand >= 0})
 
 
 @pytest.mark.parametrize("algorithm", [SCAFFOLD(), SCAFFOLDm(), FedDyn(), AdaBest(prox=1.0)])
@@ -115,7 +114,7 @@ def test_combinations_are_as_written(tree: Any) -> None:
     algorithm = Combination()
     work = Work(t=1, client=0, seed=0, data=data, local=LOCAL, n_mean=11.0)
     clients, down = [(work, algorithm.init_client(task.x0))], Struct(x=task.x0)
-    recorded = Recorded(task.replica())
+    recorded = CompiledTrainer(task.replica())
     (plain,), (planned,) = (
         client_rounds(algorithm, trainer, clients, down, task.buffers0)
         for trainer in (Trainer(task.replica()), recorded)

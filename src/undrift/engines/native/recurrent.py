@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from undrift import native
 from undrift.config import UndriftError
+from undrift.engines.native.library import load
 
 ops = torch.ops.undrift
 
@@ -26,7 +26,7 @@ class FastRecurrent(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        native.load()
+        load()
 
     def __torch_function__(
         self,

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from undrift import native
 from undrift.config import UndriftError
-from undrift.native.recurrent import FastRecurrent
+from undrift.engines.native import library
+from undrift.engines.native.recurrent import FastRecurrent
 
 try:
-    native.load()
+    library.load()
 except UndriftError as error:
     pytest.skip(str(error), allow_module_level=True)
 
