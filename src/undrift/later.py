@@ -10,24 +10,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+
+class Later:
+    """Stands for a module until somebody asks for what is in it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
 if TYPE_CHECKING:
     import torch as torch
     from torch import Tensor as Tensor
     from torch import nn as nn
-
-    from undrift.models import layers as layers
 else:
-
-    class _Later:
-        """Stands for a module until somebody asks for what is in it."""
-
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(import_module(self._name), name)
-
     Tensor = Any  # for annotations
-    torch = _Later("torch")
-    nn = _Later("torch.nn")
-    layers = _Later("undrift.models.layers")
+    torch = Later("torch")
+    nn = Later("torch.nn")

@@ -9,8 +9,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from undrift.config import UndriftError, text, whole
-from undrift.later import layers, nn, torch
-from undrift.models.model import PAD, Model, Shape, features
+from undrift.later import nn, torch
+from undrift.models.model import PAD, Model, Shape, features, layers
 
 PADDING = "[PAD]"
 """What number 0 stands for among word pieces."""

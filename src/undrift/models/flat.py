@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undrift.config import wholes
-from undrift.later import layers, nn
-from undrift.models.model import Model, Shape, dense, features
+from undrift.later import nn
+from undrift.models.model import Model, Shape, dense, features, layers
 
 
 @dataclass(frozen=True)

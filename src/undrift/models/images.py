@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undrift.config import UndriftError
-from undrift.later import layers, nn
-from undrift.models.model import Model, Shape, dense, image
+from undrift.later import nn
+from undrift.models.model import Model, Shape, dense, image, layers
 
 
 @dataclass(frozen=True)

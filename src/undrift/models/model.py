@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from undrift.config import Config, UndriftError
-from undrift.later import nn
+from undrift.later import Later, nn
+
+if TYPE_CHECKING:
+    from undrift.models import layers as layers
+else:
+    layers = Later("undrift.models.layers")
 
 Shape = int | tuple[int, ...]
 """The shape of one sample; a number stands for a flat sample of so many features."""

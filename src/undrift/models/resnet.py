@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undrift.config import choice
-from undrift.later import layers, nn
-from undrift.models.model import Model, Shape, image
+from undrift.later import nn
+from undrift.models.model import Model, Shape, image, layers
 
 STAGES = ((16, 1), (32, 2), (64, 2))
 """Width and stride of the three stages."""

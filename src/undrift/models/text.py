@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from undrift.config import UndriftError, flag, text, whole
-from undrift.later import layers, nn, torch
-from undrift.models.model import PAD, Model, Shape
+from undrift.later import nn, torch
+from undrift.models.model import PAD, Model, Shape, layers
 from undrift.models.vectors import read_vectors, read_words
 
 

@@ -12,7 +12,7 @@ from undrift.cli.profile import OTHER, PLACES, Alone, measured, shares
 from undrift.experiment.experiment import Experiment
 
 PACKAGE = Path(measured.__code__.co_filename).parent.parent
-DEMO = str(Path(__file__).parent.parent / "examples" / "demo.toml")
+DEMO = str(Path(__file__).parents[2] / "examples" / "demo.toml")
 
 
 def test_profile_accounts_for_all_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,10 +100,10 @@ def written(
     ours = ("MLFLOW", "WANDB", "CI", "GITHUB", "PYTEST", "NO_PROXY")  # MLflow reports not in CI
     env = {key: value for key, value in os.environ.items() if not key.upper().startswith(ours)}
     env |= dict.fromkeys(["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"], address)
-    code = f"from tests.test_trackers import write; write({str(folder)!r})"
+    code = f"from tests.runs.test_trackers import write; write({str(folder)!r})"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        cwd=Path(__file__).parent.parent, env=env, capture_output=True, text=True, check=False,
+        cwd=Path(__file__).parents[2], env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return folder, asked

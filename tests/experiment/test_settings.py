@@ -36,7 +36,7 @@ lr = 0.1
 epochs = 5
 """
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 
 
 @pytest.fixture(scope="module")
