@@ -302,7 +302,7 @@ def test_a_user_without_a_home(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def homeless(name: str) -> str:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr("pooch.os_cache", homeless)
+    monkeypatch.setattr("platformdirs.user_cache_dir", homeless)
     assert "set UNDRIFT_CACHE" in str(library.problem())
 
 

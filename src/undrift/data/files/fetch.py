@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from undrift.config import UndriftError
 from undrift.data.files.download import Failed, download
+from undrift.system.cache import cache_folder
 
 log = logging.getLogger("undrift")
 
@@ -81,11 +82,7 @@ def data_dir() -> Path:
     if _chosen.folder is not None:
         return _chosen.folder
     named = os.environ.get("UNDRIFT_DATA_DIR")
-    if named:
-        return Path(named).expanduser()
-    import pooch
-
-    return Path(pooch.os_cache("undrift"))
+    return Path(named).expanduser() if named else cache_folder()
 
 
 def locate(dataset: str, files: Sequence[File], folders: Sequence[str] = ()) -> dict[str, Path]:

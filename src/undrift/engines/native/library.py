@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from undrift.config import UndriftError
+from undrift.system.cache import cache_folder
 from undrift.system.files import replace_file
 
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
@@ -54,13 +55,8 @@ def problem() -> str | None:
 
 
 def folder() -> Path:
-    """Where what was compiled is kept: in $UNDRIFT_CACHE, or the user's cache folder."""
-    import pooch  # as above
-
-    try:
-        return Path(os.environ.get("UNDRIFT_CACHE") or pooch.os_cache("undrift")) / "native"
-    except RuntimeError as error:  # a user without a home
-        raise UndriftError(f"there is no cache folder ({error}); set UNDRIFT_CACHE") from None
+    """Where what was compiled is kept."""
+    return cache_folder() / "native"
 
 
 def _refuse_strangers(path: Path) -> None:
