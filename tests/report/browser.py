@@ -16,6 +16,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 HASTE = "{ const wait = setTimeout; window.setTimeout = (call, ms) => wait(call, ms / 20); }"
 """a page that looks for news every other second does so ten times a second"""
 
+PATIENCE = 300
+"""seconds to wait for what must come true; never reached but by a failure"""
+
 
 @contextmanager
 def chromium() -> Iterator[Any]:
@@ -41,7 +44,7 @@ class Visit:
     def __init__(self, browser: Any, address: str, **context: Any) -> None:
         self.context = browser.new_context(**context)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE * 1000)
         self.complaints: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda said: self.complaints.append(said.text))
@@ -68,7 +71,7 @@ class Visit:
 
     def until(self, expression: str) -> None:
         """Wait for something to come true; the page's own policy lets no text be run in it."""
-        end = time.monotonic() + 15
+        end = time.monotonic() + PATIENCE
         while not self.page.evaluate(expression):
             assert time.monotonic() < end, f"never true: {expression}"
             self.page.wait_for_timeout(50)

@@ -24,7 +24,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
     folder = tmp_path_factory.mktemp("killed")
     script = Path(__file__).with_name("killing.py")
     command = [sys.executable, str(script), str(folder), str(KILLS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)
 
