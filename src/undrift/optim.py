@@ -273,6 +273,6 @@ class SharedStatistics(Algorithm):
 class StillStatistics(SharedStatistics):
     """Base of the algorithms whose clients step with the statistics held still: U, K times."""
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
-        rate = c.lr * self.optimiser.lr
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
+        rate = client.lr * self.optimiser.lr
         return local | Struct(y=local.y - rate * self.optimiser.use(down.stats, d))

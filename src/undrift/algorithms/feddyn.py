@@ -50,22 +50,26 @@ class FedDyn(Algorithm):
     def init_client(self, x: Vector) -> Struct:
         return Struct(a=0 * x)
 
-    def strength(self, c: Client) -> float:
+    def strength(self, client: Client) -> float:
         """mu_i."""
-        return self.mu * c.n_mean / c.n if self.scale == "oracle" else self.mu
+        return self.mu * client.n_mean / client.n if self.scale == "oracle" else self.mu
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return Struct(y=down.x, h=self.strength(c) * me.a)  # h_i = μ_i a_i
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return Struct(y=down.x, h=self.strength(client) * me.a)  # h_i = μ_i a_i
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        pull = self.prox * self.strength(c)
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        pull = self.prox * self.strength(client)
         return grad(local.y) - local.h + pull * (local.y - down.x)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
         delta = down.x - local.y
         return Struct(delta=delta), Struct(a=me.a + delta)  # a_i ← a_i + g_i
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         new = mean.raw if self.h_raw else mean.delta
-        h = s.h + (r.cohort / r.population) * new  # hᵗ = hᵗ⁻¹ + (p/N) ḡᵗ
+        h = s.h + (round.cohort / round.population) * new  # hᵗ = hᵗ⁻¹ + (p/N) ḡᵗ
         return mean.delta + h, Struct(xbar=s.x - mean.delta, h=h)  # θᵗ = θ̄ᵗ − hᵗ

@@ -22,8 +22,8 @@ class FedGBO(StillStatistics):
     Reference: Mills et al., Accelerating federated learning with a global biased optimiser, 2021.
     """
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
-        rate = r.lr * self.optimiser.lr * r.steps
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
+        rate = round.lr * self.optimiser.lr * round.steps
         g = self.optimiser.invert(s.stats, mean.raw / rate)  # g̃ = I(xᵗ, xᵗ⁺¹)
         return d, changes | Struct(stats=self.optimiser.track(s.stats, g))  # s ← T(g̃)

@@ -22,5 +22,7 @@ class FedProx(Algorithm):
     _: KW_ONLY
     weights: Weights = choice("samples", "uniform")
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         return grad(local.y) + self.mu * (local.y - down.x)

@@ -26,14 +26,16 @@ class MimeLite(StillStatistics):
     _: KW_ONLY
     gradient: str = choice("full", "batch")
 
-    def gradient_at(self, x: Vector, c: Client) -> Vector:
-        return (c.full_grad if self.gradient == "full" else c.first_grad)(x)
+    def gradient_at(self, x: Vector, client: Client) -> Vector:
+        return (client.full_grad if self.gradient == "full" else client.first_grad)(x)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        return Struct(delta=down.x - local.y, c=self.gradient_at(down.x, c)), me
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        return Struct(delta=down.x - local.y, c=self.gradient_at(down.x, client)), me
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
         return d, changes | Struct(stats=self.optimiser.track(s.stats, mean.c))
 
 
@@ -51,11 +53,15 @@ class Mime(MimeLite):
 
     surveys = True
 
-    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return Struct(c=self.gradient_at(down.x, c))
+    def survey(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return Struct(c=self.gradient_at(down.x, client))
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         return grad(local.y) - grad(down.x) + down.c
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
         return Struct(delta=down.x - local.y), me

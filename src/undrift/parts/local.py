@@ -14,8 +14,10 @@ class Prox(Part):
 
     mu: float = real(0.01, ge=0)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        d = self.inner.direction(grad, local, down, me, c)
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        d = self.inner.direction(grad, local, down, me, client)
         return d + self.mu * (local.y - down.x)
 
 
@@ -28,8 +30,10 @@ class Clip(Part):
 
     norm: float = real(10.0, gt=0, infinite=True)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        d = self.inner.direction(grad, local, down, me, c)
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        d = self.inner.direction(grad, local, down, me, client)
         return d / (d.norm() / self.norm).clamp(min=1.0)
 
 
@@ -50,11 +54,11 @@ class LocalOpt(Part):
             name = type(self.core).__name__
             self.refuse(f"{name} has a way of its own to take local steps", inner=self.inner)
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
         stats = self.optimiser.init(down.x, v0=0.0)
-        return self.inner.begin(down, me, c) | Struct(local_opt=stats)
+        return self.inner.begin(down, me, client) | Struct(local_opt=stats)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
         step, stats = self.optimiser.step(local.local_opt, d)
-        moved = self.inner.move(local, self.optimiser.lr * step, down, c)
+        moved = self.inner.move(local, self.optimiser.lr * step, down, client)
         return moved | Struct(local_opt=stats)

@@ -34,11 +34,11 @@ class ServerOpt(Part):
         stats = self.optimiser.init(x, v0=self.optimiser.eps**2)
         return self.inner.init_server(x, groups) | Struct(server_opt=stats)
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = self.inner.update(s, mean, r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = self.inner.update(s, mean, round)
         raw = d
         if mean.raw is not mean.delta:
-            raw, _ = self.inner.update(s, mean | Struct(delta=mean.raw), r)
+            raw, _ = self.inner.update(s, mean | Struct(delta=mean.raw), round)
         step, stats = self.optimiser.step(s.server_opt, d, raw)
         return self.optimiser.lr * step, changes | Struct(server_opt=stats)
 

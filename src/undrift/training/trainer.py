@@ -57,7 +57,7 @@ class Start:
     """A client before its local steps."""
 
     work: Work
-    c: Client
+    facts: Client
     local: Struct
     me: Struct
     buffers: dict[str, Tensor]
@@ -122,8 +122,8 @@ class Trainer:
                 raise ClientError("stopped")
             with keyed, named(work, f"local step {k + 1}"):
                 grad = self._path_gradient(work, batch, start.buffers, losses, rng)
-                d = algorithm.direction(grad, local, down, start.me, start.c)
-                local = algorithm.move(local, d, down, start.c)
+                d = algorithm.direction(grad, local, down, start.me, start.facts)
+                local = algorithm.move(local, d, down, start.facts)
         return local, torch.stack(losses).tolist() if losses else []
 
     def _path_gradient(
@@ -225,17 +225,17 @@ def client_rounds(
     starts = []
     for work, me in clients:
         with keyed, named(work, "begin"):
-            c = trainer.facts(work, buffers)
-            local = algorithm.begin(down, me, c)
-        starts.append(Start(work, c, local, me, trainer.task.unpack(buffers)))
+            facts = trainer.facts(work, buffers)
+            local = algorithm.begin(down, me, facts)
+        starts.append(Start(work, facts, local, me, trainer.task.unpack(buffers)))
     deliveries = []
     walked = trainer.walks(algorithm, starts, down, keyed)
     for start, (local, losses) in zip(starts, walked, strict=True):
         with keyed, named(start.work, "upload"):
-            up, me = algorithm.upload(local, down, start.me, start.c)
+            up, me = algorithm.upload(local, down, start.me, start.facts)
         own = trainer.task.pack(start.buffers) if start.buffers else buffers
         loss = sum(losses) / max(len(losses), 1)
-        deliveries.append(Delivery(up, me, own, loss, start.c.steps, start.work.samples))
+        deliveries.append(Delivery(up, me, own, loss, start.facts.steps, start.work.samples))
     trainer.spare(algorithm, keyed)
     return deliveries
 
