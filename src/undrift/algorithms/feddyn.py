@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import (
-    Algorithm,
-    Client,
-    Grad,
-    RoundFacts,
-    Struct,
-    Vector,
-    Weights,
-    choice,
-    flag,
-    real,
-)
+from undrift.algorithms.bias_correction import BiasCorrection
+from undrift.core import Client, RoundFacts, Struct, Vector, Weights, choice, flag, real
 
 
 @dataclass(frozen=True)
-class FedDyn(Algorithm):
+class FedDyn(BiasCorrection):
     """Clients remember their summed updates a_i and correct their gradients by h_i = mu_i a_i.
 
     mu   strength of the correction           a_i   client's sum of its own updates g_i
@@ -42,32 +32,21 @@ class FedDyn(Algorithm):
     h_raw: bool = flag(False)
     weights: Weights = choice("uniform", "samples")
 
-    deploys = "aggregate"
-
-    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
-        return super().init_server(x, groups) | Struct(h=0 * x)
-
     def init_client(self, x: Vector) -> Struct:
         return Struct(a=0 * x)
 
-    def strength(self, client: Client) -> float:
-        """mu_i."""
+    def strength(self, down: Struct, client: Client) -> float:
+        """mu_i; (mu n̄)/n_i rounds otherwise than mu (n̄/n_i), and results hold its last digits."""
         return self.mu * client.n_mean / client.n if self.scale == "oracle" else self.mu
 
     def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
-        return Struct(y=down.x, h=self.strength(client) * me.a)  # h_i = μ_i a_i
-
-    def direction(
-        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
-    ) -> Vector:
-        pull = self.prox * self.strength(client)
-        return grad(local.y) - local.h + pull * (local.y - down.x)
+        return Struct(y=down.x, h=self.strength(down, client) * me.a)  # h_i = μ_i a_i
 
     def upload(
         self, local: Struct, down: Struct, me: Struct, client: Client
     ) -> tuple[Struct, Struct]:
-        delta = down.x - local.y
-        return Struct(delta=delta), Struct(a=me.a + delta)  # a_i ← a_i + g_i
+        g = down.x - local.y
+        return Struct(delta=g), Struct(a=me.a + g)  # a_i ← a_i + g_i
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         new = mean.raw if self.h_raw else mean.delta
