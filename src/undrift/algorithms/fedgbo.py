@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from undrift.algorithms.shared_statistics import StillStatistics
 from undrift.core import RoundFacts, Struct, Vector
-from undrift.optim import StillStatistics
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from undrift.algorithms.shared_statistics import SharedStatistics
 from undrift.core import Client, RoundFacts, Struct, Vector
-from undrift.optim import SharedStatistics
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
+from undrift.algorithms.shared_statistics import StillStatistics
 from undrift.core import Client, Grad, RoundFacts, Struct, Vector, choice
-from undrift.optim import StillStatistics
 
 
 @dataclass(frozen=True)
