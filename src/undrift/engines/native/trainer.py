@@ -23,7 +23,7 @@ from undrift.engines.native.trace import NotTraceable
 from undrift.keyed import Keyed
 from undrift.rng import stream
 from undrift.training.task import Task
-from undrift.training.trainer import ClientError, Start, Trainer, Work, named
+from undrift.training.trainer import ClientError, ClientStart, Trainer, Work, named
 
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""
@@ -72,7 +72,7 @@ class CompiledTrainer(Trainer):
     def walks(
         self,
         algorithm: Algorithm,
-        starts: Sequence[Start],
+        starts: Sequence[ClientStart],
         down: Struct,
         keyed: AbstractContextManager[object],
     ) -> list[tuple[Struct, list[float]]]:
@@ -94,7 +94,7 @@ class CompiledTrainer(Trainer):
     def _enqueue(
         self,
         algorithm: Algorithm,
-        start: Start,
+        start: ClientStart,
         down: Struct,
         keyed: AbstractContextManager[object],
         queue: LaunchQueue,
@@ -128,7 +128,7 @@ class CompiledTrainer(Trainer):
     def _bind(
         self,
         algorithm: Algorithm,
-        start: Start,
+        start: ClientStart,
         local: Struct,
         down: Struct,
         homes: dict[str, Tensor],
