@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import isfunction
 from typing import Any, ClassVar, Literal
 
 from undrift.config import Config as Config
@@ -223,6 +224,13 @@ class Algorithm(Config):
         `mean.delta` is the mean update; `mean.raw` is the same before FedGLAD's rescaling.
         """
         return mean.delta, Struct(xbar=s.x - mean.delta)
+
+
+HOOKS = tuple(name for name, hook in vars(Algorithm).items() if isfunction(hook) and name[0] != "_")
+"""the functions of an algorithm, in the order of a round"""
+
+FACTS = tuple(name for name, fact in vars(Algorithm).items() if isinstance(fact, property))
+"""what an algorithm says of itself"""
 
 
 def weighted_mean(ups: Sequence[Struct], w: Sequence[Any]) -> Struct:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from undrift.arithmetic import misaligned
 from undrift.checks.replay import Plan, Snapshot, replay
 from undrift.config import UndriftError, unknown
-from undrift.core import Algorithm, Part, Struct
+from undrift.core import HOOKS, Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Engine, Sequential, Threads
 from undrift.federation.rounds import Round, State, rounds
@@ -296,7 +296,7 @@ class _Watched(Part):
     rank = 9
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in _HOOKS:
+        if name not in HOOKS:
             return super().__getattribute__(name)
         hook = getattr(self.inner, name)
 
@@ -309,10 +309,6 @@ class _Watched(Part):
             return result
 
         return watched
-
-
-_HOOKS = {"init_server", "init_client", "download", "survey", "begin", "direction", "move"}
-_HOOKS |= {"upload", "receive", "reweigh", "combine", "update"}
 
 
 def _tensors(given: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:
