@@ -225,6 +225,10 @@ class Algorithm(Config):
         """
         return mean.delta, Struct(xbar=s.x - mean.delta)
 
+    def correction(self, s: Struct) -> Vector | None:
+        """The server's estimate of the drift, to be measured; None where there is none."""
+        return None
+
 
 HOOKS = tuple(name for name, hook in vars(Algorithm).items() if isfunction(hook) and name[0] != "_")
 """the functions of an algorithm, in the order of a round"""
@@ -337,3 +341,6 @@ class Part(Algorithm):
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         return self.inner.update(s, mean, round)
+
+    def correction(self, s: Struct) -> Vector | None:
+        return self.inner.correction(s)

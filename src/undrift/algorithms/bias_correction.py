@@ -49,3 +49,6 @@ class BiasCorrection(Algorithm):
         events = s.events + round.cohort
         n_mean = s.n_mean + (round.n_mean - s.n_mean) * round.cohort / events
         return Struct(events=events, n_mean=n_mean)
+
+    def correction(self, s: Struct) -> Vector:
+        return s.h

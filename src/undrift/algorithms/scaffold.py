@@ -28,6 +28,9 @@ class ControlVariates(Algorithm):
     ) -> Vector:
         return grad(local.y) - me.c + down.c
 
+    def correction(self, s: Struct) -> Vector:
+        return s.c
+
 
 @dataclass(frozen=True)
 class SCAFFOLD(ControlVariates):

@@ -65,6 +65,8 @@ class Round:
     """share of each delivering client in the mean"""
     mean: Struct | None
     """mean of the uploads; None in a void round"""
+    correction: Tensor | None
+    """the server's estimate of the drift after the round, if the algorithm has one"""
     train_loss: float
     """mean loss on the clients' local paths"""
     drift: float
@@ -162,6 +164,7 @@ class Server:
             dropped=dropped,
             weights=dict(zip(ids, shares, strict=True)),
             mean=mean,
+            correction=algorithm.correction(state.server),
             train_loss=train_loss,
             drift=drift,
             gsi=gsi,
