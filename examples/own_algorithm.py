@@ -32,7 +32,7 @@ class FedCM(undrift.Algorithm):
         return self.alpha * grad(local.y) + (1 - self.alpha) * down.g  # α∇L_i(y) + (1−α)g
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
-        return mean.delta, Struct(g=mean.delta / (round.lr * round.steps))  # g ← ḡ/(ηK)
+        return mean.delta, Struct(g=mean.raw / (round.lr * round.steps))  # g ← ḡ/(ηK)
 
 
 undrift.check_algorithm(FedCM())

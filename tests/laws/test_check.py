@@ -73,6 +73,24 @@ class ComparesModels(Algorithm):
         return mean.delta * (s.x @ s.xbar), Struct(xbar=s.x - mean.delta)
 
 
+@dataclass(frozen=True)
+class SendsTheRescaled(Algorithm):
+    def init_server(self, x: Any, groups: Any) -> Struct:
+        return super().init_server(x, groups) | Struct(g=0 * x)
+
+    def download(self, s: Struct) -> Struct:
+        return Struct(x=s.x, g=s.g)
+
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
+        return mean.delta, Struct(g=mean.delta / (round.lr * round.steps))
+
+
+@dataclass(frozen=True)
+class CountsTheFields(Algorithm):
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
+        return mean.delta / len([*mean]), Struct()
+
+
 @pytest.mark.parametrize(
     ("algorithm", "law"),
     [
@@ -84,6 +102,8 @@ class ComparesModels(Algorithm):
         (RemembersTheOrder(), "engines"),
         (KeepsDoubles(), "precision"),
         (HasATypo(), "structure"),
+        (SendsTheRescaled(), "rescaling"),
+        (CountsTheFields(), "rescaling"),
     ],
 )
 def test_a_broken_law_is_named(algorithm: Algorithm, law: str) -> None:
