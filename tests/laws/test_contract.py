@@ -1,22 +1,21 @@
 """The contract has one list of hooks, and whoever repeats it has it whole."""
 
-from inspect import signature
+import re
+from doctest import DocTestParser, DocTestRunner
+from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import undrift
 from undrift import Algorithm, Part, algorithms, parts
 from undrift.core import FACTS, HOOKS
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "algorithm.md"
 
-CLASSES = [
-    made
-    for room in (algorithms, parts)
-    for name in room.__all__
-    if isinstance(made := getattr(room, name), type)
-]
+NAMES = {name: getattr(room, name) for room in (algorithms, parts) for name in room.__all__}
+CLASSES = [made for made in NAMES.values() if isinstance(made, type)]
 
 
 class Echo(Algorithm):
@@ -57,3 +56,15 @@ def test_hooks_have_the_parameters_of_the_contract(kind: type[Algorithm]) -> Non
 def test_the_guide_for_authors_lists_every_hook() -> None:
     text = HOWTO.read_text(encoding="utf-8")
     assert [name for name in HOOKS if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstrings_lead_to_the_paper_and_their_example_runs(name: str) -> None:
+    text = getdoc(NAMES[name]) or ""
+    assert re.search(r"https://(arxiv\.org/abs|doi\.org)/\S", text)
+    example = DocTestParser().get_doctest(text, {"undrift": undrift}, name, None, None)
+    assert name.lower() in "".join(line.source for line in example.examples).lower().replace(
+        "/", ""
+    )
+    told: list[str] = []
+    assert DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)

@@ -29,7 +29,10 @@ class AdaBest(BiasCorrection):
     Deviations: h is stored to be reported, though θ̄ suffices; the paper announces a decay of beta
     without a procedure, `plateau` is ours; fedsim's scaling, by batch size, is not offered.
     Reference: Varno et al., AdaBest: Minimizing client drift in federated learning via adaptive
-    bias estimation, ECCV 2022.
+    bias estimation, ECCV 2022, https://arxiv.org/abs/2204.13170.
+
+    >>> undrift.algorithm("adabest")
+    AdaBest(mu=0.02, beta=0.96)
     """
 
     mu: float = real(0.02, ge=0)

@@ -22,7 +22,11 @@ class FedDyn(BiasCorrection):
     Cost: n kept by the server and by each client; n down, n up.
     Deviations: a_i is kept unscaled, so that mu_i may change between rounds. h is the mean of all
     a_i for uniform weights only; with others the limit is not the optimum.
-    Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021.
+    Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021,
+    https://arxiv.org/abs/2111.04263.
+
+    >>> undrift.algorithm("ServerOpt(FedDyn(mu=0.1), SGD(lr=0.5))")
+    ServerOpt(FedDyn(mu=0.1), SGD(lr=0.5))
     """
 
     mu: float = real(0.02, ge=0)

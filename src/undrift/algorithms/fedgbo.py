@@ -19,7 +19,11 @@ class FedGBO(StillStatistics):
 
     Cost: |s| kept by the server; n + |s| down, n up.
     Deviations: v tracks g̃², where the paper's Table 1 prints g̃.
-    Reference: Mills et al., Accelerating federated learning with a global biased optimiser, 2021.
+    Reference: Mills et al., Accelerating federated learning with a global biased optimiser,
+    IEEE TC 2022, https://doi.org/10.1109/TC.2022.3212631.
+
+    >>> undrift.algorithm("FedGBO(RMSProp())")
+    FedGBO(RMSProp())
     """
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:

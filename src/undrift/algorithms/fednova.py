@@ -30,7 +30,10 @@ class FedNova(Algorithm):
     Cost: nothing kept; n down, n and one number up.
     Deviations: momentum and mu together are refused: the paper does not define them.
     Reference: Wang et al., Tackling the objective inconsistency problem in heterogeneous federated
-    optimization, NeurIPS 2020.
+    optimization, NeurIPS 2020, https://arxiv.org/abs/2007.07481.
+
+    >>> undrift.algorithm("FedNova(momentum=0.9)")
+    FedNova(momentum=0.9, mu=0.0)
     """
 
     momentum: float = real(0.0, ge=0, lt=1)

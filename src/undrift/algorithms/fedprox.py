@@ -15,7 +15,11 @@ class FedProx(Algorithm):
 
     Cost: nothing kept; n down, n up.
     Deviations: none.
-    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020.
+    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020,
+    https://arxiv.org/abs/1812.06127.
+
+    >>> undrift.algorithm("FedProx(mu=0.1)")
+    FedProx(mu=0.1)
     """
 
     mu: float = real(0.01, ge=0)

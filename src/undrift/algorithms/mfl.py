@@ -16,7 +16,10 @@ class MFL(SharedStatistics):
     Deviations: none; the paper has momentum SGD, RMSProp and Adam follow FedGBO's comparison, in
     which v starts at 1.
     Reference: Liu et al., Accelerating federated learning via momentum gradient descent, IEEE TPDS
-    2020.
+    2020, https://arxiv.org/abs/1910.03197.
+
+    >>> undrift.algorithm("MFL(SGDm(beta=0.5))")
+    MFL(SGDm(beta=0.5))
     """
 
     def begin(self, down: Struct, me: Struct, client: Client) -> Struct:

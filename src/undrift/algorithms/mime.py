@@ -20,7 +20,10 @@ class MimeLite(StillStatistics):
     Cost: |s| kept by the server; n + |s| down, 2n up, one more pass over each client's data.
     Deviations: none; v starts at 1.
     Reference: Karimireddy et al., Breaking the centralized barrier for cross-device federated
-    learning, NeurIPS 2021.
+    learning, NeurIPS 2021, https://arxiv.org/abs/2008.03606.
+
+    >>> undrift.algorithm("mimelite")
+    MimeLite(SGDm())
     """
 
     _: KW_ONLY
@@ -48,7 +51,10 @@ class Mime(MimeLite):
     c must be known before local work, so a round has two exchanges with the same cohort.
 
     Cost: |s| kept by the server; 2n + |s| down, 2n up, two gradients a step and one more pass.
-    Deviations and reference: as MimeLite.
+    Deviations and reference: as MimeLite, https://arxiv.org/abs/2008.03606.
+
+    >>> undrift.algorithm("Mime(Adam())")
+    Mime(Adam())
     """
 
     surveys = True

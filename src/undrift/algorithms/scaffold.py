@@ -47,7 +47,10 @@ class SCAFFOLD(ControlVariates):
     Cost: n kept by the server and by each client; 2n down, 2n up.
     Deviations: none; models are averaged uniformly.
     Reference: Karimireddy et al., SCAFFOLD: Stochastic controlled averaging for federated learning,
-    ICML 2020.
+    ICML 2020, https://arxiv.org/abs/1910.06378.
+
+    >>> undrift.algorithm("SCAFFOLD(option=1)")
+    SCAFFOLD(option=1)
     """
 
     _: KW_ONLY

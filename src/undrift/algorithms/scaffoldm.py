@@ -18,7 +18,10 @@ class SCAFFOLDm(ControlVariates):
     Cost: n kept by the server and by each client; 2n down, n up.
     Deviations: `form="printed"` has the factor (N−1)/N of AdaBest's Algorithm 1, right only for
     p = 1; it diverges and is kept as a curiosity.
-    Reference: Varno et al., AdaBest, ECCV 2022, Algorithm 1.
+    Reference: Varno et al., AdaBest, ECCV 2022, Algorithm 1, https://arxiv.org/abs/2204.13170.
+
+    >>> undrift.algorithm("SCAFFOLD/m")
+    SCAFFOLDm()
     """
 
     _: KW_ONLY

@@ -25,7 +25,10 @@ class FedGLAD(Part):
     Deviations: where all updates are 0, ζ = 1; where only their mean is, ζ is the upper bound; in
     both cases B stays.
     Reference: Yang et al., When to trust aggregated gradients: Addressing negative client sampling
-    in federated learning, TMLR 2023.
+    in federated learning, TMLR 2023, https://arxiv.org/abs/2301.10400.
+
+    >>> undrift.algorithm("FedGLAD(AdaBest(), gamma=0.05)")
+    FedGLAD(AdaBest(mu=0.02, beta=0.96), gamma=0.05)
     """
 
     _: KW_ONLY
