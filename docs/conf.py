@@ -119,7 +119,7 @@ def markup(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: l
         field = re.match(r"(Cost|Deviations|Neutral|Reference): (.*)", line)
         if not line.strip():
             now = "columns" if was == "columns" else "gap"
-        elif line.startswith((">>>", "...")):
+        elif line.startswith((">>>", "...")) or was == "doctest":
             now = "doctest"
         elif re.search(r"\S {2,}\S", line) or line.startswith("  "):
             now = "columns"

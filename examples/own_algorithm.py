@@ -26,11 +26,13 @@ class FedCM(undrift.Algorithm):
     def download(self, s: Struct) -> Struct:
         return Struct(x=s.x, g=s.g)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         return self.alpha * grad(local.y) + (1 - self.alpha) * down.g  # α∇L_i(y) + (1−α)g
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        return mean.delta, Struct(g=mean.delta / (r.lr * r.steps))  # g ← ḡ/(ηK)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        return mean.delta, Struct(g=mean.raw / (round.lr * round.steps))  # g ← ḡ/(ηK)
 
 
 undrift.check_algorithm(FedCM())

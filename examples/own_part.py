@@ -22,8 +22,8 @@ class Averaged(undrift.Part):
     def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
         return self.inner.init_server(x, groups) | Struct(averaged=Struct(x=x))
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = self.inner.update(s, mean, r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = self.inner.update(s, mean, round)
         x = self.decay * s.averaged.x + (1 - self.decay) * (s.x - mean.delta)
         return d, changes | Struct(averaged=Struct(x=x))
 

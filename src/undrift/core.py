@@ -1,9 +1,12 @@
 """The contract: what an algorithm is.
 
-    s     what the server keeps: x (the cloud model), xbar (the aggregate model), ...
-    down  what the server sends                   me    what a client remembers between rounds
-    local a client's variables in a round: y, ... c     this client, this round (`Client`)
-    up    what a client sends: delta = x - y, ... r     this round, for the server (`RoundFacts`)
+    s       what the server keeps: x (the cloud model), xbar (the aggregate model), ...
+    down    what the server sends
+    me      what a client remembers between rounds
+    local   a client's variables in a round: y, ...
+    up      what a client sends: delta = x - y, ...
+    client  facts of this client in this round (`Client`)
+    round   facts of this round, for the server (`RoundFacts`)
 
 All of them but the facts are `Struct`s of vectors. An algorithm is a frozen dataclass of pure
 functions over these; `Algorithm` itself is FedAvg, and every other one says only where it differs.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import isfunction
 from typing import Any, ClassVar, Literal
 
 from undrift.config import Config as Config
@@ -178,23 +182,27 @@ class Algorithm(Config):
         """What the server sends to every client of the cohort."""
         return Struct(x=s.x)
 
-    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
+    def survey(self, down: Struct, me: Struct, client: Client) -> Struct:
         """What a client answers before training; the mean joins `down` and, later, `mean`."""
         return Struct()
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
         """The client's variables before its first step; y is its model."""
         return Struct(y=down.x)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         """The gradient that the client trusts, at y, from the mini-batch gradient function."""
         return grad(local.y)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
         """The client's variables after a step along that direction."""
-        return local | Struct(y=local.y - c.lr * d)
+        return local | Struct(y=local.y - client.lr * d)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
         """What the client sends, and what it will remember if that is accepted."""
         return Struct(delta=down.x - local.y), me
 
@@ -210,12 +218,23 @@ class Algorithm(Config):
         """All uploads as one (holistic algorithms only): their weighted mean."""
         return weighted_mean(ups, w)
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         """The server's descent direction d (x becomes x - d), and what else of its state changes.
 
         `mean.delta` is the mean update; `mean.raw` is the same before FedGLAD's rescaling.
         """
         return mean.delta, Struct(xbar=s.x - mean.delta)
+
+    def correction(self, s: Struct) -> Vector | None:
+        """The server's estimate of the drift, to be measured; None where there is none."""
+        return None
+
+
+HOOKS = tuple(name for name, hook in vars(Algorithm).items() if isfunction(hook) and name[0] != "_")
+"""the functions of an algorithm, in the order of a round"""
+
+FACTS = tuple(name for name, fact in vars(Algorithm).items() if isinstance(fact, property))
+"""what an algorithm says of itself"""
 
 
 def weighted_mean(ups: Sequence[Struct], w: Sequence[Any]) -> Struct:
@@ -292,20 +311,24 @@ class Part(Algorithm):
     def download(self, s: Struct) -> Struct:
         return self.inner.download(s)
 
-    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return self.inner.survey(down, me, c)
+    def survey(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return self.inner.survey(down, me, client)
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return self.inner.begin(down, me, c)
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return self.inner.begin(down, me, client)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        return self.inner.direction(grad, local, down, me, c)
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        return self.inner.direction(grad, local, down, me, client)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
-        return self.inner.move(local, d, down, c)
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
+        return self.inner.move(local, d, down, client)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        return self.inner.upload(local, down, me, c)
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        return self.inner.upload(local, down, me, client)
 
     def receive(self, s: Struct, up: Struct, groups: tuple[int, ...]) -> Struct:
         return self.inner.receive(s, up, groups)
@@ -316,5 +339,8 @@ class Part(Algorithm):
     def combine(self, ups: Sequence[Struct], w: Vector) -> Struct:
         return self.inner.combine(ups, w)
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        return self.inner.update(s, mean, r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        return self.inner.update(s, mean, round)
+
+    def correction(self, s: Struct) -> Vector | None:
+        return self.inner.correction(s)

@@ -1,4 +1,4 @@
-"""Optimisers as pure functions over their statistics, and the algorithms that hold them still.
+"""Optimisers as pure functions over their statistics.
 
 One optimiser serves on the server (`ServerOpt`), on clients (`LocalOpt`, `MFL`) and as statistics
 that stay fixed while clients train (`FedGBO`, `MimeLite`, `Mime`). With b the decay of the momentum
@@ -17,19 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import (
-    Algorithm,
-    Client,
-    Config,
-    Struct,
-    Vector,
-    Weights,
-    choice,
-    flag,
-    member,
-    real,
-    whole,
-)
+from undrift.core import Config, Struct, Vector, choice, flag, real, whole
 
 
 @dataclass(frozen=True)
@@ -247,32 +235,3 @@ class Plateau(Config):
         if state.waited + 1 < self.patience:
             return state | Struct(waited=state.waited + 1)
         return state | Struct(value=state.value * self.factor, waited=0)
-
-
-@dataclass(frozen=True)
-class SharedStatistics(Algorithm):
-    """Base of the algorithms that send the optimiser's statistics along with the model."""
-
-    optimiser: Optimiser = member(Optimiser, SGDm())
-    _: KW_ONLY
-    weights: Weights = choice("uniform", "samples")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if getattr(self.optimiser, "bias_correction", False):
-            self.refuse("shared statistics take no bias correction", optimiser=self.optimiser)
-
-    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
-        return super().init_server(x, groups) | Struct(stats=self.optimiser.init(x, v0=1.0))
-
-    def download(self, s: Struct) -> Struct:
-        return super().download(s) | Struct(stats=s.stats)
-
-
-@dataclass(frozen=True)
-class StillStatistics(SharedStatistics):
-    """Base of the algorithms whose clients step with the statistics held still: U, K times."""
-
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
-        rate = c.lr * self.optimiser.lr
-        return local | Struct(y=local.y - rate * self.optimiser.use(down.stats, d))

@@ -252,7 +252,7 @@ def test_a_model_that_cannot_be_recorded_runs_in_python(
 class Sorts(Algorithm):
     """An algorithm whose direction is no arithmetic on vectors."""
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Any:
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client) -> Any:
         return torch.sort(grad(local.y)).values
 
 

@@ -34,9 +34,11 @@ def vectors_read(algorithm: Algorithm) -> int:
     """How many vectors each step but the first reads, model and gradient included."""
     load()
     x = torch.zeros(3)
-    c = Client(1, 11, 6, 0.05, 0.05, 11.0, lambda x: x, lambda x: x)
+    client = Client(1, 11, 6, 0.05, 0.05, 11.0, lambda x: x, lambda x: x)
     down, me = algorithm.download(algorithm.init_server(x, (3,))), algorithm.init_client(x)
-    kernel = compile_step(algorithm, algorithm.begin(down, me, c), down, me, c, 0.01).kernel
+    kernel = compile_step(
+        algorithm, algorithm.begin(down, me, client), down, me, client, 0.01
+    ).kernel
     steps = [one for one in kernel.instructions[kernel.prologue :] if one.op != "GRADIENT"]
     return len({operand for one in steps for operand in (one.a, one.b) if operand >= 0})
 
@@ -93,20 +95,22 @@ def test_combinations_are_as_written(tree: Any) -> None:
         def init_client(self, x: Vector) -> Struct:
             return Struct(a=x * x, b=0.3 - x)
 
-        def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
+        def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
             return Struct(y=down.x, m=down.x / 2)
 
-        def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Any:
+        def direction(
+            self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+        ) -> Any:
             g = grad(local.y)
             leaves = {"g": g, "y": local.y, "m": local.m, "x": down.x, "a": me.a, "b": me.b}
             return g - me.b + value(tree, leaves)
 
-        def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
+        def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
             m = local.m / 2 + d / 4
-            return local | Struct(y=local.y - 0.01 * c.lr * m, m=m)
+            return local | Struct(y=local.y - 0.01 * client.lr * m, m=m)
 
         def upload(
-            self, local: Struct, down: Struct, me: Struct, c: Client
+            self, local: Struct, down: Struct, me: Struct, client: Client
         ) -> tuple[Struct, Struct]:
             return Struct(delta=down.x - local.y, m=local.m), me
 

@@ -10,26 +10,26 @@ from undrift import Algorithm, FedAvg, LawBroken, Struct, UndriftError, check_al
 
 @dataclass(frozen=True)
 class GrowsState(Algorithm):
-    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
         return mean.delta, Struct(more=mean.delta)
 
 
 @dataclass(frozen=True)
 class MovesInPlace(Algorithm):
-    def move(self, local: Struct, d: Any, down: Struct, c: Any) -> Struct:
-        return Struct(y=local.y.sub_(c.lr * d))
+    def move(self, local: Struct, d: Any, down: Struct, client: Any) -> Struct:
+        return Struct(y=local.y.sub_(client.lr * d))
 
 
 @dataclass(frozen=True)
 class SpoilsTheMean(Algorithm):
-    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
         s.xbar.zero_()
         return mean.delta, Struct(xbar=s.x - mean.delta)
 
 
 @dataclass(frozen=True)
 class LooksAtValues(Algorithm):
-    def direction(self, grad: Any, local: Struct, down: Struct, me: Struct, c: Any) -> Any:
+    def direction(self, grad: Any, local: Struct, down: Struct, me: Struct, client: Any) -> Any:
         g = grad(local.y)
         return g if float(g.norm()) > 0 else 0 * g
 
@@ -39,7 +39,7 @@ class DividesByZero(Algorithm):
     def init_client(self, x: Any) -> Struct:
         return Struct(h=0 * x)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Any) -> Any:
+    def upload(self, local: Struct, down: Struct, me: Struct, client: Any) -> Any:
         delta = down.x - local.y
         return Struct(delta=delta), Struct(h=delta / delta.norm())
 
@@ -48,8 +48,8 @@ class DividesByZero(Algorithm):
 class RemembersTheOrder(Algorithm):
     seen = []  # noqa: RUF012
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Any) -> Any:
-        self.seen.append(c.n)
+    def upload(self, local: Struct, down: Struct, me: Struct, client: Any) -> Any:
+        self.seen.append(client.n)
         return Struct(delta=(down.x - local.y) * (1 + len(self.seen))), me
 
 
@@ -61,7 +61,7 @@ class KeepsDoubles(Algorithm):
 
 @dataclass(frozen=True)
 class HasATypo(Algorithm):
-    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
         return mean.dleta, Struct()
 
 
@@ -69,8 +69,26 @@ class HasATypo(Algorithm):
 class ComparesModels(Algorithm):
     """Correct, but it rounds as dot products do, which MKL by itself computes by address."""
 
-    def update(self, s: Struct, mean: Struct, r: Any) -> Any:
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
         return mean.delta * (s.x @ s.xbar), Struct(xbar=s.x - mean.delta)
+
+
+@dataclass(frozen=True)
+class SendsTheRescaled(Algorithm):
+    def init_server(self, x: Any, groups: Any) -> Struct:
+        return super().init_server(x, groups) | Struct(g=0 * x)
+
+    def download(self, s: Struct) -> Struct:
+        return Struct(x=s.x, g=s.g)
+
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
+        return mean.delta, Struct(g=mean.delta / (round.lr * round.steps))
+
+
+@dataclass(frozen=True)
+class CountsTheFields(Algorithm):
+    def update(self, s: Struct, mean: Struct, round: Any) -> Any:
+        return mean.delta / len([*mean]), Struct()
 
 
 @pytest.mark.parametrize(
@@ -84,6 +102,8 @@ class ComparesModels(Algorithm):
         (RemembersTheOrder(), "engines"),
         (KeepsDoubles(), "precision"),
         (HasATypo(), "structure"),
+        (SendsTheRescaled(), "rescaling"),
+        (CountsTheFields(), "rescaling"),
     ],
 )
 def test_a_broken_law_is_named(algorithm: Algorithm, law: str) -> None:

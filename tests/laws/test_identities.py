@@ -244,19 +244,21 @@ class Recording(FedGBO):
         s = super().init_server(x, groups)
         return s | Struct(truth=s.stats)
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return super().begin(down, me, c) | Struct(sum=0 * down.x)
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return super().begin(down, me, client) | Struct(sum=0 * down.x)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
-        return super().move(local, d, down, c) | Struct(sum=local.sum + d)
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
+        return super().move(local, d, down, client) | Struct(sum=local.sum + d)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        up, me = super().upload(local, down, me, c)
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        up, me = super().upload(local, down, me, client)
         return up | Struct(sum=local.sum), me
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
-        truth = self.optimiser.track(s.stats, mean.sum / r.steps)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
+        truth = self.optimiser.track(s.stats, mean.sum / round.steps)
         return d, changes | Struct(truth=truth)
 
 

@@ -134,7 +134,9 @@ def test_sizes() -> None:
 class Peeks(FedAvg):
     """Looks at values on the client, which is forbidden."""
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
         delta = down.x - local.y
         return Struct(delta=delta if float(delta.norm()) < 1 else 0 * delta), me
 
@@ -151,15 +153,15 @@ def test_clients_that_look_at_values_are_found_out() -> None:
 class Busy(Algorithm):
     """Does a known amount of everything."""
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
         y = local.y.clone()
-        y.add_(d, alpha=-c.lr)  # s m
+        y.add_(d, alpha=-client.lr)  # s m
         y = y.lerp(d, 0.5) + d.addcmul(d, d)  # 2s m, s 2m, s
         y = y + (d**2) / (1 - d)  # m, s, m, s
         y = y.view(2, -1).reshape(-1).sign() + d.sqrt().abs()  # 3r s
         return local | Struct(y=y * (d @ d) * d.norm() + d.mean())  # 2m, ms, msr, s, s
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         return mean.delta, Struct(xbar=s.x - mean.delta, much=float(mean.delta.max()))
 
 

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from undrift import FedAvg, FedGLAD, Local, Task, Uniform, rounds
+from undrift import SCAFFOLD, AdaBest, FedAvg, FedGLAD, Local, Task, Uniform, rounds
+from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential, Threads
 from undrift.federation.rounds import Round
 from undrift.measure.cost import RoundCost
 from undrift.measure.metrics import PART, Meter
 from undrift.training.task import PADDING
+from undrift.vectors import cosine
 
 
 class Tokens(torch.nn.Module):
@@ -82,3 +84,26 @@ def test_rows_tell_who_has_delivered_and_each_group_of_parameters() -> None:
         assert len(row["group_gsi"]) == len(row["group_factor"]) == 2
         assert np.mean(row["group_factor"]) == pytest.approx(row["factor"])
         assert "client_accuracy" not in row
+
+
+@pytest.mark.parametrize(
+    ("made", "field"),
+    [(AdaBest(), "h"), (SCAFFOLD(), "c"), (FedGLAD(SCAFFOLD()), "c"), (FedAvg(), None)],
+    ids=str,
+)
+def test_the_correction_is_what_the_algorithm_says(made: Algorithm, field: str | None) -> None:
+    task, data = federation("classes")
+    meter = Meter(made, task, data, RoundCost.of(made, task, data.example), Sequential())
+    before = 0.0
+    for round in rounds(made, task, data, total=3, sampler=Uniform(3), local=Local(steps=2)):
+        meter.count(round)
+        row = meter.row(round)
+        if field is None:
+            assert np.isnan([row["h_norm"], row["h_cosine"]]).all()
+            continue
+        assert round.mean is not None
+        now = getattr(round.server, field)
+        assert row["h_norm"] == pytest.approx(float(now.norm()))
+        if round.t > 1:
+            assert row["h_cosine"] == pytest.approx(cosine(before, round.mean.raw))
+        before = now

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from undrift.config import UndriftError
 from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import Experiment
-from undrift.federation.rounds import Server
+from undrift.federation.server import Server
 from undrift.measure.metrics import Meter
 from undrift.runs.folder import SHORTENED, RunFolder, trial_name
 from undrift.runs.identity import stored_experiment

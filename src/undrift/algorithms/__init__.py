@@ -8,7 +8,8 @@ from undrift.algorithms.fednova import FedNova
 from undrift.algorithms.fedprox import FedProx
 from undrift.algorithms.mfl import MFL
 from undrift.algorithms.mime import Mime, MimeLite
-from undrift.algorithms.scaffold import SCAFFOLD, SCAFFOLDm
+from undrift.algorithms.scaffold import SCAFFOLD
+from undrift.algorithms.scaffoldm import SCAFFOLDm
 
 __all__ = [
     "MFL",

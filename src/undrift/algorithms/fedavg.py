@@ -16,7 +16,10 @@ class FedAvg(Algorithm):
     Cost: nothing kept; n down, n up.
     Deviations: none. `weights="samples"` is n_i / sum n_j, "uniform" 1 / |P^t|.
     Reference: McMahan et al., Communication-efficient learning of deep networks from decentralized
-    data, AISTATS 2017.
+    data, AISTATS 2017, https://arxiv.org/abs/1602.05629.
+
+    >>> undrift.algorithm("fedavg")
+    FedAvg()
     """
 
     _: KW_ONLY

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import (
-    Algorithm,
-    Client,
-    Grad,
-    RoundFacts,
-    Struct,
-    Vector,
-    Weights,
-    choice,
-    flag,
-    real,
-)
+from undrift.algorithms.bias_correction import BiasCorrection
+from undrift.core import Client, RoundFacts, Struct, Vector, Weights, choice, flag, real
 
 
 @dataclass(frozen=True)
-class FedDyn(Algorithm):
+class FedDyn(BiasCorrection):
     """Clients remember their summed updates a_i and correct their gradients by h_i = mu_i a_i.
 
     mu   strength of the correction           a_i   client's sum of its own updates g_i
@@ -32,7 +22,11 @@ class FedDyn(Algorithm):
     Cost: n kept by the server and by each client; n down, n up.
     Deviations: a_i is kept unscaled, so that mu_i may change between rounds. h is the mean of all
     a_i for uniform weights only; with others the limit is not the optimum.
-    Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021.
+    Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021,
+    https://arxiv.org/abs/2111.04263.
+
+    >>> undrift.algorithm("ServerOpt(FedDyn(mu=0.1), SGD(lr=0.5))")
+    ServerOpt(FedDyn(mu=0.1), SGD(lr=0.5))
     """
 
     mu: float = real(0.02, ge=0)
@@ -42,30 +36,23 @@ class FedDyn(Algorithm):
     h_raw: bool = flag(False)
     weights: Weights = choice("uniform", "samples")
 
-    deploys = "aggregate"
-
-    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
-        return super().init_server(x, groups) | Struct(h=0 * x)
-
     def init_client(self, x: Vector) -> Struct:
         return Struct(a=0 * x)
 
-    def strength(self, c: Client) -> float:
-        """mu_i."""
-        return self.mu * c.n_mean / c.n if self.scale == "oracle" else self.mu
+    def strength(self, down: Struct, client: Client) -> float:
+        """mu_i; (mu n̄)/n_i rounds otherwise than mu (n̄/n_i), and results hold its last digits."""
+        return self.mu * client.n_mean / client.n if self.scale == "oracle" else self.mu
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return Struct(y=down.x, h=self.strength(c) * me.a)  # h_i = μ_i a_i
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return Struct(y=down.x, h=self.strength(down, client) * me.a)  # h_i = μ_i a_i
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        pull = self.prox * self.strength(c)
-        return grad(local.y) - local.h + pull * (local.y - down.x)
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        g = down.x - local.y
+        return Struct(delta=g), Struct(a=me.a + g)  # a_i ← a_i + g_i
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        delta = down.x - local.y
-        return Struct(delta=delta), Struct(a=me.a + delta)  # a_i ← a_i + g_i
-
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         new = mean.raw if self.h_raw else mean.delta
-        h = s.h + (r.cohort / r.population) * new  # hᵗ = hᵗ⁻¹ + (p/N) ḡᵗ
+        h = s.h + (round.cohort / round.population) * new  # hᵗ = hᵗ⁻¹ + (p/N) ḡᵗ
         return mean.delta + h, Struct(xbar=s.x - mean.delta, h=h)  # θᵗ = θ̄ᵗ − hᵗ

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from undrift.algorithms.shared_statistics import StillStatistics
 from undrift.core import RoundFacts, Struct, Vector
-from undrift.optim import StillStatistics
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,15 @@ class FedGBO(StillStatistics):
 
     Cost: |s| kept by the server; n + |s| down, n up.
     Deviations: v tracks g̃², where the paper's Table 1 prints g̃.
-    Reference: Mills et al., Accelerating federated learning with a global biased optimiser, 2021.
+    Reference: Mills et al., Accelerating federated learning with a global biased optimiser,
+    IEEE TC 2022, https://doi.org/10.1109/TC.2022.3212631.
+
+    >>> undrift.algorithm("FedGBO(RMSProp())")
+    FedGBO(RMSProp())
     """
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
-        rate = r.lr * self.optimiser.lr * r.steps
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
+        rate = round.lr * self.optimiser.lr * round.steps
         g = self.optimiser.invert(s.stats, mean.raw / rate)  # g̃ = I(xᵗ, xᵗ⁺¹)
         return d, changes | Struct(stats=self.optimiser.track(s.stats, g))  # s ← T(g̃)

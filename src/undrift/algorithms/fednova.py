@@ -30,7 +30,10 @@ class FedNova(Algorithm):
     Cost: nothing kept; n down, n and one number up.
     Deviations: momentum and mu together are refused: the paper does not define them.
     Reference: Wang et al., Tackling the objective inconsistency problem in heterogeneous federated
-    optimization, NeurIPS 2020.
+    optimization, NeurIPS 2020, https://arxiv.org/abs/2007.07481.
+
+    >>> undrift.algorithm("FedNova(momentum=0.9)")
+    FedNova(momentum=0.9, mu=0.0)
     """
 
     momentum: float = real(0.0, ge=0, lt=1)
@@ -43,31 +46,35 @@ class FedNova(Algorithm):
         if self.momentum and self.mu:
             self.refuse("use one of momentum and mu", momentum=self.momentum, mu=self.mu)
 
-    def work(self, c: Client) -> float:
+    def work(self, client: Client) -> float:
         """||a_i||₁."""
-        K, rho = c.steps, self.momentum
+        K, rho = client.steps, self.momentum
         if self.mu:
-            return sum((1 - c.lr * self.mu) ** j for j in range(K))
+            return sum((1 - client.lr * self.mu) ** j for j in range(K))
         return (K - rho * (1 - rho**K) / (1 - rho)) / (1 - rho)
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
         return Struct(y=down.x, m=0 * down.x) if self.momentum else Struct(y=down.x)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         g = grad(local.y)
         return g + self.mu * (local.y - down.x) if self.mu else g
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
         if not self.momentum:
-            return super().move(local, d, down, c)
+            return super().move(local, d, down, client)
         m = self.momentum * local.m + d
-        return super().move(local, m, down, c) | Struct(m=m)
+        return super().move(local, m, down, client) | Struct(m=m)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        return Struct(delta=down.x - local.y, work=self.work(c)), me
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        return Struct(delta=down.x - local.y, work=self.work(client)), me
 
     def receive(self, s: Struct, up: Struct, groups: tuple[int, ...]) -> Struct:
         return up | Struct(delta=up.delta / up.work)  # g_i / ||a_i||₁
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        return super().update(s, mean | Struct(delta=mean.work * mean.delta), r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        return super().update(s, mean | Struct(delta=mean.work * mean.delta), round)

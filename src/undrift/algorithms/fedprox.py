@@ -15,12 +15,18 @@ class FedProx(Algorithm):
 
     Cost: nothing kept; n down, n up.
     Deviations: none.
-    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020.
+    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020,
+    https://arxiv.org/abs/1812.06127.
+
+    >>> undrift.algorithm("FedProx(mu=0.1)")
+    FedProx(mu=0.1)
     """
 
     mu: float = real(0.01, ge=0)
     _: KW_ONLY
     weights: Weights = choice("samples", "uniform")
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         return grad(local.y) + self.mu * (local.y - down.x)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
+from undrift.algorithms.shared_statistics import StillStatistics
 from undrift.core import Client, Grad, RoundFacts, Struct, Vector, choice
-from undrift.optim import StillStatistics
 
 
 @dataclass(frozen=True)
@@ -20,20 +20,25 @@ class MimeLite(StillStatistics):
     Cost: |s| kept by the server; n + |s| down, 2n up, one more pass over each client's data.
     Deviations: none; v starts at 1.
     Reference: Karimireddy et al., Breaking the centralized barrier for cross-device federated
-    learning, NeurIPS 2021.
+    learning, NeurIPS 2021, https://arxiv.org/abs/2008.03606.
+
+    >>> undrift.algorithm("mimelite")
+    MimeLite(SGDm())
     """
 
     _: KW_ONLY
     gradient: str = choice("full", "batch")
 
-    def gradient_at(self, x: Vector, c: Client) -> Vector:
-        return (c.full_grad if self.gradient == "full" else c.first_grad)(x)
+    def gradient_at(self, x: Vector, client: Client) -> Vector:
+        return (client.full_grad if self.gradient == "full" else client.first_grad)(x)
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        return Struct(delta=down.x - local.y, c=self.gradient_at(down.x, c)), me
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        return Struct(delta=down.x - local.y, c=self.gradient_at(down.x, client)), me
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
         return d, changes | Struct(stats=self.optimiser.track(s.stats, mean.c))
 
 
@@ -46,16 +51,23 @@ class Mime(MimeLite):
     c must be known before local work, so a round has two exchanges with the same cohort.
 
     Cost: |s| kept by the server; 2n + |s| down, 2n up, two gradients a step and one more pass.
-    Deviations and reference: as MimeLite.
+    Deviations and reference: as MimeLite, https://arxiv.org/abs/2008.03606.
+
+    >>> undrift.algorithm("Mime(Adam())")
+    Mime(Adam())
     """
 
     surveys = True
 
-    def survey(self, down: Struct, me: Struct, c: Client) -> Struct:
-        return Struct(c=self.gradient_at(down.x, c))
+    def survey(self, down: Struct, me: Struct, client: Client) -> Struct:
+        return Struct(c=self.gradient_at(down.x, client))
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         return grad(local.y) - grad(down.x) + down.c
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
         return Struct(delta=down.x - local.y), me

@@ -1,4 +1,4 @@
-"""SCAFFOLD and SCAFFOLD/m: control variates that cancel the drift."""
+"""SCAFFOLD: control variates that cancel the drift."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ class ControlVariates(Algorithm):
     def download(self, s: Struct) -> Struct:
         return Struct(x=s.x, c=s.c)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
         return grad(local.y) - me.c + down.c
+
+    def correction(self, s: Struct) -> Vector:
+        return s.c
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,10 @@ class SCAFFOLD(ControlVariates):
     Cost: n kept by the server and by each client; 2n down, 2n up.
     Deviations: none; models are averaged uniformly.
     Reference: Karimireddy et al., SCAFFOLD: Stochastic controlled averaging for federated learning,
-    ICML 2020.
+    ICML 2020, https://arxiv.org/abs/1910.06378.
+
+    >>> undrift.algorithm("SCAFFOLD(option=1)")
+    SCAFFOLD(option=1)
     """
 
     _: KW_ONLY
@@ -51,48 +59,25 @@ class SCAFFOLD(ControlVariates):
 
     unweighted = ("dc",)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        common = down.c * (c.n_mean / c.n) if self.acar_weights else down.c
-        return grad(local.y) - me.c + common
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        c = down.c * (client.n_mean / client.n) if self.acar_weights else down.c
+        return grad(local.y) - me.c + c
 
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
         delta = down.x - local.y
         if self.option == 1:
-            own = c.full_grad(down.x)  # c_i⁺ = ∇L_i(x)
+            c_i = client.full_grad(down.x)  # c_i⁺ = ∇L_i(x)
         else:
-            lr = c.lr0 if self.acar_weights else c.lr
-            own = me.c - down.c + delta / (c.steps * lr)  # c_i⁺ = c_i − c + (x − y)/(Kη)
-        change = (own - me.c) * (c.n / c.n_mean) if self.acar_weights else own - me.c
-        return Struct(delta=delta, dc=change), Struct(c=own)
+            lr = client.lr0 if self.acar_weights else client.lr
+            c_i = me.c - down.c + delta / (client.steps * lr)  # c_i⁺ = c_i − c + (x − y)/(Kη)
+        dc = (c_i - me.c) * (client.n / client.n_mean) if self.acar_weights else c_i - me.c
+        return Struct(delta=delta, dc=dc), Struct(c=c_i)
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
-        c = s.c + (r.cohort / r.population) * mean.dc  # c ← c + (1/N) Σ Δc_i
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
+        c = s.c + (round.cohort / round.population) * mean.dc  # c ← c + (1/N) Σ Δc_i
         return d, changes | Struct(c=c)
-
-
-@dataclass(frozen=True)
-class SCAFFOLDm(ControlVariates):
-    """SCAFFOLD, option 2, whose clients send their model only.
-
-    The server finds Σ Δc_i from the mean update ḡ: c ← (N−p)/N c + p/(N K η) ḡ, which equals
-    SCAFFOLD as long as all clients have the same weight and take the same number of steps.
-
-    Cost: n kept by the server and by each client; 2n down, n up.
-    Deviations: `form="printed"` has the factor (N−1)/N of AdaBest's Algorithm 1, right only for
-    p = 1; it diverges and is kept as a curiosity.
-    Reference: Varno et al., AdaBest, ECCV 2022, Algorithm 1.
-    """
-
-    _: KW_ONLY
-    form: str = choice("exact", "printed")
-
-    def upload(self, local: Struct, down: Struct, me: Struct, c: Client) -> tuple[Struct, Struct]:
-        delta = down.x - local.y
-        return Struct(delta=delta), Struct(c=me.c - down.c + delta / (c.steps * c.lr))
-
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = super().update(s, mean, r)
-        p, N = r.cohort, r.population
-        keep = (N - p) / N if self.form == "exact" else (N - 1) / N
-        return d, changes | Struct(c=keep * s.c + p / (N * r.steps * r.lr) * mean.raw)

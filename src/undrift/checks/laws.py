@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +17,13 @@ from torch import Tensor, nn
 from undrift.arithmetic import misaligned
 from undrift.checks.replay import Plan, Snapshot, replay
 from undrift.config import UndriftError, unknown
-from undrift.core import Algorithm, Part, Struct
+from undrift.core import HOOKS, Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Engine, Sequential, Threads
 from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import Explicit
 from undrift.measure.cost import messages
+from undrift.parts.fedglad import FedGLAD
 from undrift.runs import checkpoint
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
@@ -195,6 +197,25 @@ def precision(algorithm: Algorithm) -> None:
             raise LawBroken(f"x differs by {np.abs(a.x - b.x).max():.1e} in round {a.t}")
 
 
+def rescaling(algorithm: Algorithm) -> None:
+    """FedGLAD rescales the step, not what is recovered from models: that is made of mean.raw."""
+    try:
+        still, free = FedGLAD(algorithm, gamma=0.0), FedGLAD(algorithm, gamma=math.inf)
+    except UndriftError:
+        return  # not defined around this one
+    plain, same, other = (
+        list(_run(one, *_problem(), total=2))[-1].state for one in (algorithm, still, free)
+    )
+    found = dict(_leaves(same))
+    for name, value in _leaves(plain):
+        if not np.array_equal(value, found[name], equal_nan=True):
+            raise LawBroken(f"{name} differs inside FedGLAD where nothing is rescaled")
+    sent = dict(algorithm.download(other.server).leaves())
+    for name, value in algorithm.download(plain.server).leaves():
+        if name not in ("x", "xbar") and not np.array_equal(value, sent[name], equal_nan=True):
+            raise LawBroken(f"{name}, which clients are sent, is made of the rescaled mean.delta")
+
+
 LAWS: dict[str, Law] = {
     law.__name__: law
     for law in (
@@ -209,6 +230,7 @@ LAWS: dict[str, Law] = {
         restore,
         addresses,
         precision,
+        rescaling,
     )
 }
 
@@ -296,7 +318,7 @@ class _Watched(Part):
     rank = 9
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in _HOOKS:
+        if name not in HOOKS:
             return super().__getattribute__(name)
         hook = getattr(self.inner, name)
 
@@ -309,10 +331,6 @@ class _Watched(Part):
             return result
 
         return watched
-
-
-_HOOKS = {"init_server", "init_client", "download", "survey", "begin", "direction", "move"}
-_HOOKS |= {"upload", "receive", "reweigh", "combine", "update"}
 
 
 def _tensors(given: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:

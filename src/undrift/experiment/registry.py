@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from undrift import algorithms, optim, parts
+from undrift.algorithms.shared_statistics import SharedStatistics
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.core import Algorithm, Part
@@ -60,7 +61,7 @@ def label(made: Algorithm) -> str:
         return f"ServerOpt({inner}, {optimiser})"
     if isinstance(made, Part):
         return f"{type(made).__name__}({label(made.inner)})"
-    if isinstance(made, optim.SharedStatistics):
+    if isinstance(made, SharedStatistics):
         return f"{type(made).__name__}({type(made.optimiser).__name__})"
     return type(made).__name__
 

@@ -92,7 +92,7 @@ class Meter:
         kept = dict(state.notes)
         self.h_cosine = kept.pop("h_cosine")
         self.totals = Totals(**kept, seconds=seconds)
-        self._h = state.server.h if "h" in state.server else None
+        self._h = self.algorithm.correction(state.server)
 
     def count(self, round: Round) -> None:
         """Add a round to the totals; call it for every round."""
@@ -105,7 +105,7 @@ class Meter:
         totals.flops += self.cost.flops(round.steps, round.samples, trained, len(round.delivered))
         if self._h is not None and round.mean is not None:
             self.h_cosine = cosine(self._h, round.mean.raw)
-        self._h = round.server.h if "h" in round.server else None
+        self._h = round.correction
 
     def row(self, round: Round) -> dict[str, Any]:
         """All metrics after a round. NaN stands for what an algorithm does not have."""
@@ -114,7 +114,7 @@ class Meter:
             "round": round.t,
             "train_loss": round.train_loss,
             "x_norm": float(server.x.norm()),
-            "h_norm": float(server.h.norm()) if "h" in server else math.nan,
+            "h_norm": math.nan if round.correction is None else float(round.correction.norm()),
             "h_cosine": self.h_cosine,
             "drift": round.drift,
             "gsi": round.gsi,

@@ -25,7 +25,10 @@ class FedGLAD(Part):
     Deviations: where all updates are 0, ζ = 1; where only their mean is, ζ is the upper bound; in
     both cases B stays.
     Reference: Yang et al., When to trust aggregated gradients: Addressing negative client sampling
-    in federated learning, TMLR 2023.
+    in federated learning, TMLR 2023, https://arxiv.org/abs/2301.10400.
+
+    >>> undrift.algorithm("FedGLAD(AdaBest(), gamma=0.05)")
+    FedGLAD(AdaBest(mu=0.02, beta=0.96), gamma=0.05)
     """
 
     _: KW_ONLY
@@ -56,13 +59,13 @@ class FedGLAD(Part):
         square = group_square_norms(up.delta, self.split(groups))
         return up | Struct(fedglad=Struct(square=square))
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        groups = self.split(r.groups)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        groups = self.split(round.groups)
         square = mean.fedglad.square
         gsi = (square / group_square_norms(mean.delta, groups)).sqrt()
         B = s.fedglad.B
         B = B.where(B > 0, gsi.where(gsi.isfinite(), 0 * B))
-        room = self.gamma * (r.t - 1) if r.t > 1 else 0.0
+        room = self.gamma * (round.t - 1) if round.t > 1 else 0.0
         factor = (gsi / B).clamp(1 - room, 1 + room).where(square > 0, 1 + 0 * B)
         own = Struct(
             B=(self.beta * B + (1 - self.beta) * gsi).where(gsi.isfinite(), B),
@@ -71,5 +74,5 @@ class FedGLAD(Part):
         )
         g = mean.delta
         g = g.where(g == 0, spread(factor, groups) * g)  # ζ may be infinite where ḡ is 0
-        d, changes = self.inner.update(s, mean | Struct(delta=g), r)
+        d, changes = self.inner.update(s, mean | Struct(delta=g), round)
         return d, changes | Struct(fedglad=own)

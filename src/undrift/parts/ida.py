@@ -18,7 +18,10 @@ class IDA(Part):
     Deviations: none known; the original paper's text could not be consulted. Around FedNova,
     distances are those of the updates per unit of work.
     Reference: Yeganeh et al., Inverse distance aggregation for federated learning with non-IID
-    data, 2020.
+    data, 2020, https://arxiv.org/abs/2008.07665.
+
+    >>> undrift.algorithm("FedGLAD(IDA(FedAvg()))")
+    FedGLAD(IDA(FedAvg()))
     """
 
     rank = 1

@@ -10,12 +10,21 @@ from undrift.optim import HeavyBall, Optimiser
 
 @dataclass(frozen=True)
 class Prox(Part):
-    """Adds a pull mu (y - x) towards the cloud model to the local direction. Neutral: mu=0."""
+    """Adds a pull mu (y - x) towards the cloud model to the local direction. Neutral: mu=0.
+
+    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020,
+    https://arxiv.org/abs/1812.06127.
+
+    >>> undrift.algorithm("Prox(AdaBest(), mu=0.1)")
+    Prox(AdaBest(mu=0.02, beta=0.96), mu=0.1)
+    """
 
     mu: float = real(0.01, ge=0)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        d = self.inner.direction(grad, local, down, me, c)
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        d = self.inner.direction(grad, local, down, me, client)
         return d + self.mu * (local.y - down.x)
 
 
@@ -24,12 +33,20 @@ class Clip(Part):
     """Shortens the local direction, corrections included, to a norm of at most `norm`.
 
     FedDyn's code clips like this at 10. Neutral: norm=inf.
+
+    Reference: Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013,
+    https://arxiv.org/abs/1211.5063.
+
+    >>> undrift.algorithm("Clip(FedDyn(), norm=10)")
+    Clip(FedDyn(mu=0.02), norm=10.0)
     """
 
     norm: float = real(10.0, gt=0, infinite=True)
 
-    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, c: Client) -> Vector:
-        d = self.inner.direction(grad, local, down, me, c)
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        d = self.inner.direction(grad, local, down, me, client)
         return d / (d.norm() / self.norm).clamp(min=1.0)
 
 
@@ -40,6 +57,12 @@ class LocalOpt(Part):
     FedGLAD's experiments use HeavyBall(beta=0.9) on images and, on text, torch's Adam, which is
     Adam(beta2=0.999, eps=1e-8, bias_correction=True). The step size is the local learning rate
     times the optimiser's `lr`. Neutral: SGD().
+
+    Reference: Yang et al., FedGLAD (its experiments), TMLR 2023,
+    https://arxiv.org/abs/2301.10400.
+
+    >>> undrift.algorithm("LocalOpt(FedAvg(), Adam(beta2=0.999))")
+    LocalOpt(FedAvg(), Adam(beta2=0.999))
     """
 
     optimiser: Optimiser = member(Optimiser, HeavyBall())
@@ -50,11 +73,11 @@ class LocalOpt(Part):
             name = type(self.core).__name__
             self.refuse(f"{name} has a way of its own to take local steps", inner=self.inner)
 
-    def begin(self, down: Struct, me: Struct, c: Client) -> Struct:
+    def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
         stats = self.optimiser.init(down.x, v0=0.0)
-        return self.inner.begin(down, me, c) | Struct(local_opt=stats)
+        return self.inner.begin(down, me, client) | Struct(local_opt=stats)
 
-    def move(self, local: Struct, d: Vector, down: Struct, c: Client) -> Struct:
+    def move(self, local: Struct, d: Vector, down: Struct, client: Client) -> Struct:
         step, stats = self.optimiser.step(local.local_opt, d)
-        moved = self.inner.move(local, self.optimiser.lr * step, down, c)
+        moved = self.inner.move(local, self.optimiser.lr * step, down, client)
         return moved | Struct(local_opt=stats)

@@ -24,7 +24,11 @@ class Krum(Part):
     Cost: none to clients; the server holds all updates of a round and compares all pairs.
     Deviations: if fewer than m clients deliver, all are kept; rounds in which 2f + 2 or fewer do,
     as others drop out, go on without the promise.
-    Reference: Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
+    Reference: Blanchard et al., Machine learning with adversaries, NeurIPS 2017,
+    https://arxiv.org/abs/1703.02757.
+
+    >>> undrift.algorithm("Krum(FedAvg(), f=2, m=3)")
+    Krum(FedAvg(), f=2, m=3)
     """
 
     f: int = whole(1, ge=0)
@@ -53,7 +57,10 @@ class Median(Part):
     Cost: none to clients; the server holds all updates of a round.
     Deviations: none; the mean of the two middle values for an even number of clients.
     Reference: Yin et al., Byzantine-robust distributed learning: Towards optimal statistical rates,
-    ICML 2018.
+    ICML 2018, https://arxiv.org/abs/1803.01498.
+
+    >>> undrift.algorithm("median")
+    Median(FedAvg())
     """
 
     rank = 1
@@ -69,8 +76,11 @@ class TrimmedMean(Part):
     """The mean of each coordinate without its `fraction` largest and smallest values.
 
     Neutral: fraction=0, the uniform mean.
-    Cost and reference: as Median.
+    Cost and reference: as Median, https://arxiv.org/abs/1803.01498.
     Deviations: none; floor(fraction · clients) values go at each end.
+
+    >>> undrift.algorithm("TrimmedMean(SCAFFOLD(), fraction=0.2)")
+    TrimmedMean(SCAFFOLD(), fraction=0.2)
     """
 
     fraction: float = real(0.1, ge=0, lt=0.5)

@@ -22,8 +22,12 @@ class ServerOpt(Part):
     Neutral: SGD().
     Cost: |s| kept by the server.
     Deviations: none.
-    Reference: Reddi et al., Adaptive federated optimization, ICLR 2021; Hsu et al., Measuring the
-    effects of non-identical data distribution for federated visual classification, 2019.
+    Reference: Reddi et al., Adaptive federated optimization, ICLR 2021,
+    https://arxiv.org/abs/2003.00295; Hsu et al., Measuring the effects of non-identical data
+    distribution for federated visual classification, 2019, https://arxiv.org/abs/1909.06335.
+
+    >>> undrift.algorithm("ServerOpt(FedProx(mu=0.1), Yogi(lr=0.01))")
+    ServerOpt(FedProx(mu=0.1), Yogi(lr=0.01))
     """
 
     optimiser: Optimiser = member(Optimiser, SGD())
@@ -34,11 +38,11 @@ class ServerOpt(Part):
         stats = self.optimiser.init(x, v0=self.optimiser.eps**2)
         return self.inner.init_server(x, groups) | Struct(server_opt=stats)
 
-    def update(self, s: Struct, mean: Struct, r: RoundFacts) -> tuple[Vector, Struct]:
-        d, changes = self.inner.update(s, mean, r)
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = self.inner.update(s, mean, round)
         raw = d
         if mean.raw is not mean.delta:
-            raw, _ = self.inner.update(s, mean | Struct(delta=mean.raw), r)
+            raw, _ = self.inner.update(s, mean | Struct(delta=mean.raw), round)
         step, stats = self.optimiser.step(s.server_opt, d, raw)
         return self.optimiser.lr * step, changes | Struct(server_opt=stats)
 
@@ -46,7 +50,13 @@ class ServerOpt(Part):
 def FedAvgM(
     beta: float = 0.9, lr: float = 1.0, *, form: str = "heavy_ball", weights: Weights = "samples"
 ) -> ServerOpt:
-    """FedAvg with server momentum, m <- beta m + g; form="ema" has beta m + (1 - beta) g."""
+    """FedAvg with server momentum, m <- beta m + g; form="ema" has beta m + (1 - beta) g.
+
+    Reference: Hsu et al., as in ServerOpt, https://arxiv.org/abs/1909.06335.
+
+    >>> undrift.algorithm("FedAvgM(beta=0.5)")
+    ServerOpt(FedAvg(), HeavyBall(beta=0.5))
+    """
     forms = {"heavy_ball": HeavyBall, "ema": SGDm}
     if form not in forms:
         raise UndriftError(f"FedAvgM(form={form!r}): form must be one of 'heavy_ball', 'ema'")
@@ -63,7 +73,13 @@ def _fedopt(optimiser: type[Optimiser]) -> Callable[..., ServerOpt]:
     options = [parameter for name, parameter in inner.items() if name not in own]
     make.__signature__ = Signature([own["lr"], own["weights"], *options])  # type: ignore[attr-defined]
     make.__name__ = f"Fed{optimiser.__name__}"
-    make.__doc__ = f"FedAvg with {optimiser.__name__} on the server; options as there."
+    make.__doc__ = f"""FedAvg with {optimiser.__name__} on the server; options as there.
+
+    Reference: Reddi et al., as in ServerOpt, https://arxiv.org/abs/2003.00295.
+
+    >>> undrift.algorithm("{make.__name__}(lr=0.1)")
+    ServerOpt(FedAvg(), {optimiser.__name__}(lr=0.1))
+    """
     return make
 
 

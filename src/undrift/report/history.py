@@ -76,7 +76,7 @@ class History:
         facts = {
             "train_loss": round.train_loss,
             "x_norm": float(round.server.x.norm()),
-            "h_norm": float(round.server.h.norm()) if "h" in round.server else None,
+            "h_norm": None if round.correction is None else float(round.correction.norm()),
             "drift": round.drift,
             "gsi": round.gsi,
             "delivered": len(round.delivered),

@@ -53,11 +53,11 @@ class Work:
 
 
 @dataclass(slots=True)
-class Start:
+class ClientStart:
     """A client before its local steps."""
 
     work: Work
-    c: Client
+    facts: Client
     local: Struct
     me: Struct
     buffers: dict[str, Tensor]
@@ -65,17 +65,28 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """What a client hands over: its upload, its next memory, its buffers and what it did."""
+class ClientResult:
+    """Result of one client's job: what it hands over, and what the server's job made of that."""
 
     up: Struct
     me: Struct
+    """its next memory"""
     buffers: Tensor
-    loss: float
+    loss: float = 0.0
     """mean over its local steps"""
-    steps: int
-    samples: int
+    steps: int = 0
+    samples: int = 0
     """in its mini-batches"""
+
+    record: Struct = Struct()
+    """what joins the mean"""
+    side: Struct = Struct()
+    """what is averaged beside it: buffers if there are any, the update if `record` has another"""
+    square: float = 0.0
+    """squared length of the update"""
+    bytes_up: int = 0
+    bad: str | None = None
+    """the first quantity that is not finite"""
 
 
 class Trainer:
@@ -99,7 +110,7 @@ class Trainer:
     def walks(
         self,
         algorithm: Algorithm,
-        starts: Sequence[Start],
+        starts: Sequence[ClientStart],
         down: Struct,
         keyed: AbstractContextManager[object],
     ) -> list[tuple[Struct, list[float]]]:
@@ -109,7 +120,7 @@ class Trainer:
     def walk(
         self,
         algorithm: Algorithm,
-        start: Start,
+        start: ClientStart,
         down: Struct,
         keyed: AbstractContextManager[object],
     ) -> tuple[Struct, list[float]]:
@@ -122,8 +133,8 @@ class Trainer:
                 raise ClientError("stopped")
             with keyed, named(work, f"local step {k + 1}"):
                 grad = self._path_gradient(work, batch, start.buffers, losses, rng)
-                d = algorithm.direction(grad, local, down, start.me, start.c)
-                local = algorithm.move(local, d, down, start.c)
+                d = algorithm.direction(grad, local, down, start.me, start.facts)
+                local = algorithm.move(local, d, down, start.facts)
         return local, torch.stack(losses).tolist() if losses else []
 
     def _path_gradient(
@@ -213,31 +224,31 @@ def client_rounds(
     clients: Sequence[tuple[Work, Struct]],
     down: Struct,
     buffers: Tensor,
-) -> list[Delivery]:
+) -> list[ClientResult]:
     """Local training of some clients: begin, K times direction and move, upload.
 
     If random numbers may be drawn, clients come one by one, as a trainer has one generator.
     """
     if len(clients) > 1 and not trainer.still(algorithm):
         alone = (client_rounds(algorithm, trainer, [one], down, buffers) for one in clients)
-        return [delivery for (delivery,) in alone]
+        return [result for (result,) in alone]
     keyed = trainer.key(algorithm, clients[0][0], "model")
     starts = []
     for work, me in clients:
         with keyed, named(work, "begin"):
-            c = trainer.facts(work, buffers)
-            local = algorithm.begin(down, me, c)
-        starts.append(Start(work, c, local, me, trainer.task.unpack(buffers)))
-    deliveries = []
+            facts = trainer.facts(work, buffers)
+            local = algorithm.begin(down, me, facts)
+        starts.append(ClientStart(work, facts, local, me, trainer.task.unpack(buffers)))
+    results = []
     walked = trainer.walks(algorithm, starts, down, keyed)
     for start, (local, losses) in zip(starts, walked, strict=True):
         with keyed, named(start.work, "upload"):
-            up, me = algorithm.upload(local, down, start.me, start.c)
+            up, me = algorithm.upload(local, down, start.me, start.facts)
         own = trainer.task.pack(start.buffers) if start.buffers else buffers
         loss = sum(losses) / max(len(losses), 1)
-        deliveries.append(Delivery(up, me, own, loss, start.c.steps, start.work.samples))
+        results.append(ClientResult(up, me, own, loss, start.facts.steps, start.work.samples))
     trainer.spare(algorithm, keyed)
-    return deliveries
+    return results
 
 
 def client_survey(

@@ -45,7 +45,12 @@ class TracedStep:
 
 
 def trace_step(
-    algorithm: Algorithm, local: Struct, down: Struct, me: Struct, c: Client, weight_decay: float
+    algorithm: Algorithm,
+    local: Struct,
+    down: Struct,
+    me: Struct,
+    client: Client,
+    weight_decay: float,
 ) -> TracedStep:
     """Run `direction` and `move` on symbols for the vectors of these records."""
     tracer = StepTracer()
@@ -57,8 +62,8 @@ def trace_step(
         return gradient + weight_decay * at if weight_decay else gradient
 
     try:
-        d = algorithm.direction(grad, old, its_down, its_me, c)
-        new = algorithm.move(old, d, its_down, c)
+        d = algorithm.direction(grad, old, its_down, its_me, client)
+        new = algorithm.move(old, d, its_down, client)
     except NotTraceable:
         raise
     except Exception as error:
@@ -161,10 +166,15 @@ class BoundStep:
 
 
 def compile_step(
-    algorithm: Algorithm, local: Struct, down: Struct, me: Struct, c: Client, weight_decay: float
+    algorithm: Algorithm,
+    local: Struct,
+    down: Struct,
+    me: Struct,
+    client: Client,
+    weight_decay: float,
 ) -> Step:
     """The next local step of an algorithm, for all clients that have these numbers."""
-    traced = trace_step(algorithm, local, down, me, c, weight_decay)
+    traced = trace_step(algorithm, local, down, me, client, weight_decay)
     kernel, code = compile_graph(traced.graph)
     values = {f"#{k}": value for k, value in enumerate(traced.constants)}
     return Step(

@@ -23,7 +23,7 @@ from undrift.engines.native.trace import NotTraceable
 from undrift.keyed import Keyed
 from undrift.rng import stream
 from undrift.training.task import Task
-from undrift.training.trainer import ClientError, Start, Trainer, Work, named
+from undrift.training.trainer import ClientError, ClientStart, Trainer, Work, named
 
 SHAPES = 32
 """Programs that are kept: one for each shape of a batch."""
@@ -72,7 +72,7 @@ class CompiledTrainer(Trainer):
     def walks(
         self,
         algorithm: Algorithm,
-        starts: Sequence[Start],
+        starts: Sequence[ClientStart],
         down: Struct,
         keyed: AbstractContextManager[object],
     ) -> list[tuple[Struct, list[float]]]:
@@ -94,7 +94,7 @@ class CompiledTrainer(Trainer):
     def _enqueue(
         self,
         algorithm: Algorithm,
-        start: Start,
+        start: ClientStart,
         down: Struct,
         keyed: AbstractContextManager[object],
         queue: LaunchQueue,
@@ -128,13 +128,13 @@ class CompiledTrainer(Trainer):
     def _bind(
         self,
         algorithm: Algorithm,
-        start: Start,
+        start: ClientStart,
         local: Struct,
         down: Struct,
         homes: dict[str, Tensor],
     ) -> BoundStep:
         """The next local step of a client; clients with the same numbers share a compiled step."""
-        c, decay = start.c, start.work.local.weight_decay
+        client, decay = start.facts, start.work.local.weight_decay
         records = [dict(record.leaves()) for record in (local, down, start.me)]
         numbers = (
             value
@@ -142,12 +142,13 @@ class CompiledTrainer(Trainer):
             for value in record.values()
             if not isinstance(value, Tensor)
         )
-        key = (algorithm, decay, c.t, c.n, c.steps, c.lr, c.lr0, c.n_mean, *numbers)
+        facts = (client.t, client.n, client.steps, client.lr, client.lr0, client.n_mean)
+        key = (algorithm, decay, *facts, *numbers)
         found = self.steps.get(key)
         if found is None:
             if len(self.steps) == STEPS:
                 self.steps.clear()
-            found = self.steps[key] = compile_step(algorithm, local, down, start.me, c, decay)
+            found = self.steps[key] = compile_step(algorithm, local, down, start.me, client, decay)
         return found.bind(records, self.task.x, self.task.g, homes)
 
     def _load(self, buffers: dict[str, Tensor]) -> None:

@@ -1,0 +1,247 @@
+"""The server: what it carries from round to round, and how it plays one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from undrift.core import Algorithm, RoundFacts, Struct
+from undrift.engines import Engine
+from undrift.federation.aggregate import AllUploads, Mean, Uploads, nbytes
+from undrift.federation.jobs import ClientQueue, SurveyJob, TrainJob
+from undrift.federation.sampling import Cohort, Sampler
+from undrift.system.signals import uninterrupted
+from undrift.training.memory import Store
+from undrift.training.task import Task
+from undrift.training.trainer import ClientResult, Work
+
+
+@dataclass
+class State:
+    """Everything that a run carries from one round to the next; Ctrl-C never tears it."""
+
+    server: Struct
+    buffers: Tensor
+    t: int = 0
+    clients: Store = field(default_factory=Store)
+    """memory of the clients that have delivered"""
+    models: Store | None = None
+    """last delivered model y of each client, if asked for"""
+    everyone: Tensor | None = None
+    """mean over all clients of their last models, the first one where there is none, in float64"""
+    attention: np.ndarray | None = None
+    """what the sampler remembers"""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """whatever else, in terms of JSON, should be in a checkpoint"""
+
+    def close(self) -> None:
+        """Let go of files, if there are any."""
+        for store in (self.clients, self.models):
+            if store is not None:
+                store.close()
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened in a round, and the state after it."""
+
+    t: int
+    state: State = field(repr=False)
+    server: Struct
+    buffers: Tensor = field(repr=False)
+    clients: Mapping[int, Struct] = field(repr=False)
+    """memory of the clients that have delivered in any round so far; later rounds change it"""
+    cohort: tuple[int, ...]
+    delivered: tuple[int, ...]
+    dropped: Mapping[int, str]
+    """why each of the others delivered nothing"""
+    weights: Mapping[int, float]
+    """share of each delivering client in the mean"""
+    mean: Struct | None
+    """mean of the uploads; None in a void round"""
+    correction: Tensor | None
+    """the server's estimate of the drift after the round, if the algorithm has one"""
+    train_loss: float
+    """mean loss on the clients' local paths"""
+    drift: float
+    """root mean square distance of the clients' models from their mean"""
+    gsi: float
+    """similarity indicator over all parameters: 1 if all updates agree"""
+    bytes_down: int
+    bytes_up: int
+    steps: int
+    """local steps of all clients together"""
+    samples: int
+    """samples in their mini-batches"""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Server:
+    """Plays rounds: send, train, receive, average, update."""
+
+    algorithm: Algorithm
+    task: Task
+    sampler: Sampler
+    engine: Engine
+    sizes: np.ndarray
+    """samples of every client"""
+
+    def play(
+        self,
+        state: State,
+        cohort: Cohort,
+        works: Sequence[Work],
+        dropped: dict[int, str],
+        population: int,
+        began: float,
+    ) -> Round:
+        """One round with the clients that have work; `dropped` says why others have none."""
+        algorithm, server = self.algorithm, state.server
+        down, survey, bytes_up, steps, samples = algorithm.download(server), Struct(), 0, 0, 0
+        if algorithm.surveys:
+            answers = Mean()
+            for work, result in self._ask(SurveyJob(algorithm, down, state.buffers), works, state):
+                bytes_up += result.bytes_up
+                if self._accept(work, result, dropped):
+                    answers.add(self._weight(work, cohort), result.record)
+                else:
+                    answers.skip()
+            works = [work for work in works if work.client not in dropped]
+            survey = answers.result()
+            down |= survey
+
+        uploads = (AllUploads if algorithm.holistic else Uploads)(algorithm, server)
+        accepted: list[Work] = []
+        numbers: list[tuple[float, float, float]] = []
+        memories = state.clients.draft()
+        deltas: dict[int, Tensor] = {}
+        job = TrainJob(algorithm, server, down, state.buffers)
+        for work, result in self._ask(job, works, state):
+            bytes_up += result.bytes_up
+            steps += result.steps
+            samples += result.samples
+            if not self._accept(work, result, dropped):
+                uploads.skip()
+                continue
+            uploads.add(self._weight(work, cohort), result.record, result.side)
+            accepted.append(work)
+            numbers.append((result.square, result.loss, result.steps))
+            memories.put(work.client, result.me)
+            if self.sampler.learns or state.models is not None:
+                deltas[work.client] = result.up.delta
+
+        shares: list[float] = []
+        mean, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
+        with uninterrupted():
+            state.t += 1
+            if accepted:
+                mean, side, shares = uploads.result()
+                side = Struct(delta=mean.delta) | side
+                mean |= survey | Struct(raw=mean.delta)
+                square, train_loss, local_steps = _means(numbers, shares)
+                self._update(state, mean, side, local_steps, accepted, population)
+                memories.commit()
+                self._remember(state, server.x, side.delta, deltas)
+                of_mean = float(side.delta @ side.delta)
+                drift = max(square - of_mean, 0.0) ** 0.5
+                gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
+        ids = tuple(work.client for work in accepted)
+        return Round(
+            t=state.t,
+            state=state,
+            server=state.server,
+            buffers=state.buffers,
+            clients=state.clients,
+            cohort=cohort.ids,
+            delivered=ids,
+            dropped=dropped,
+            weights=dict(zip(ids, shares, strict=True)),
+            mean=mean,
+            correction=algorithm.correction(state.server),
+            train_loss=train_loss,
+            drift=drift,
+            gsi=gsi,
+            bytes_down=len(cohort.ids) * nbytes(down | Struct(buffers=state.buffers)),
+            bytes_up=bytes_up,
+            steps=steps,
+            samples=samples,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _ask(
+        self, job: SurveyJob | TrainJob, works: Sequence[Work], state: State
+    ) -> Iterator[tuple[Work, ClientResult]]:
+        """Run a job for every client, wherever the engine does; results come in order."""
+        clients = ClientQueue(works, state.clients, self.algorithm.init_client(state.server.x))
+        return zip(works, self.engine.map(job, self.task, clients), strict=True)
+
+    def _accept(self, work: Work, result: ClientResult, dropped: dict[int, str]) -> bool:
+        """Whether all that a client sent is finite; otherwise it is dropped."""
+        if result.bad is not None:
+            dropped[work.client] = f"diverged: {result.bad} is not finite"
+        return result.bad is None
+
+    def _weight(self, work: Work, cohort: Cohort) -> float:
+        """A client's weight, before all are made to add up to 1."""
+        if cohort.weights is not None:
+            return cohort.weights[work.client]
+        return float(len(work.rows)) if self.algorithm.weights == "samples" else 1.0
+
+    def _update(
+        self,
+        state: State,
+        mean: Struct,
+        side: Struct,
+        steps: float,
+        accepted: Sequence[Work],
+        population: int,
+    ) -> None:
+        """The server's step."""
+        facts = RoundFacts(
+            t=state.t,
+            lr=accepted[0].local.lr_at(state.t),
+            steps=steps,
+            cohort=len(accepted),
+            population=population,
+            n_mean=float(np.mean([len(work.rows) for work in accepted])),
+            groups=self.task.groups,
+        )
+        d, changes = self.algorithm.update(state.server, mean, facts)
+        x = state.server.x
+        if "xbar" not in changes:
+            changes |= Struct(xbar=x - mean.delta)
+        state.server = state.server | changes | Struct(x=x - d)
+        if "buffers" in side:
+            state.buffers = side.buffers
+
+    def _remember(
+        self, state: State, x: Tensor, mean: Tensor, deltas: Mapping[int, Tensor]
+    ) -> None:
+        """What is kept of single updates, where somebody asked for it."""
+        if state.models is not None and state.everyone is not None:
+            weights = (
+                self.sizes if self.algorithm.weights == "samples" else np.ones(len(self.sizes))
+            )
+            for i, delta in deltas.items():
+                y = x - delta
+                old = state.models[i].y if i in state.models else self.task.x0
+                state.everyone.add_(y.double() - old, alpha=float(weights[i] / weights.sum()))
+                state.models.put(i, Struct(y=y))
+        if self.sampler.learns:
+            distances = {i: float((delta - mean).norm()) for i, delta in deltas.items()}
+            state.attention = self.sampler.learn(state.attention, distances)
+
+
+def _means(rows: Sequence[Sequence[float]], shares: Sequence[float]) -> list[float]:
+    """The weighted mean of each column."""
+    return [
+        sum(share * value for share, value in zip(shares, column, strict=True))
+        for column in zip(*rows, strict=True)
+    ]

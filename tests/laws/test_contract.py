@@ -1,0 +1,70 @@
+"""The contract has one list of hooks, and whoever repeats it has it whole."""
+
+import re
+from doctest import DocTestParser, DocTestRunner
+from inspect import getdoc, signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import undrift
+from undrift import Algorithm, Part, algorithms, parts
+from undrift.core import FACTS, HOOKS
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "algorithm.md"
+
+NAMES = {name: getattr(room, name) for room in (algorithms, parts) for name in room.__all__}
+CLASSES = [made for made in NAMES.values() if isinstance(made, type)]
+
+
+class Echo(Algorithm):
+    """Answers every question with the question."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in FACTS:
+            return name
+        return (lambda *given: (name, given)) if name in HOOKS else super().__getattribute__(name)
+
+
+def parameters(hook: Any) -> list[str]:
+    return list(signature(hook).parameters)[1:]
+
+
+def test_hooks_and_facts_are_what_an_algorithm_has() -> None:
+    assert {"init_server", "direction", "update"} <= {*HOOKS}
+    assert {"weights", "holistic", "deploys"} <= {*FACTS}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_part_passes_on_every_hook(name: str) -> None:
+    given = tuple(parameters(getattr(Algorithm, name)))
+    assert getattr(Part(Echo()), name)(*given) == (name, given)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_part_passes_on_every_fact(name: str) -> None:
+    assert getattr(Part(Echo()), name) == name
+
+
+@pytest.mark.parametrize("kind", [Part, *CLASSES], ids=lambda kind: kind.__name__)
+def test_hooks_have_the_parameters_of_the_contract(kind: type[Algorithm]) -> None:
+    for name in HOOKS:
+        assert parameters(getattr(kind, name)) == parameters(getattr(Algorithm, name)), name
+
+
+def test_the_guide_for_authors_lists_every_hook() -> None:
+    text = HOWTO.read_text(encoding="utf-8")
+    assert [name for name in HOOKS if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstrings_lead_to_the_paper_and_their_example_runs(name: str) -> None:
+    text = getdoc(NAMES[name]) or ""
+    assert re.search(r"https://(arxiv\.org/abs|doi\.org)/\S", text)
+    example = DocTestParser().get_doctest(text, {"undrift": undrift}, name, None, None)
+    assert name.lower() in "".join(line.source for line in example.examples).lower().replace(
+        "/", ""
+    )
+    told: list[str] = []
+    assert DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)
