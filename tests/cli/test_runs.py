@@ -120,7 +120,7 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     assert re.search(r"AdaBest +20/20 +85\.00 ± 7\.07 .* 30\.0 kB", shown)
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
     assert f"in {tmp_path}:" in shown
-    assert re.search(r"metrics\.jsonl +one row an evaluation", shown)
+    assert re.search(r"metrics\.jsonl +one row per algorithm", shown)
 
 
 def test_show_a_run_that_has_only_begun(tmp_path: Path, capsys: Shown) -> None:

@@ -21,32 +21,9 @@ from undrift.report.score import ACCURACY
 from undrift.report.summary import best_peak, latest
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix
+from undrift.runs.layout import HOLDS, RunFile
 from undrift.runs.reading import is_folder
 from undrift.system.lock import holder
-
-FILES = {
-    "experiment.json": "settings and facts",
-    "experiment.toml": "settings, for `undrift run`",
-    "environment.json": "versions and machine of each session",
-    "metrics.jsonl": "one row an evaluation",
-    "metrics.parquet": "the same as columns, for pandas, polars and duckdb",
-    "partition.json": "who holds what, first seed",
-    "failures.json": "trials that ended early, and why",
-    "run.log": "what happened when",
-    "checkpoints": "states to go on from",
-    "models": "the models that trials ended with, as safetensors",
-    "origin": "states of the run that this one was forked from",
-    "tensorboard": "for `tensorboard --logdir`",
-    "mlflow": "for `mlflow ui`",
-    "wandb": "for `wandb sync`",
-    "report.html": "the report: open it in a browser",
-    "table.md": "results, as Markdown",
-    "table.tex": "results, as LaTeX",
-    "table.csv": "results, in full",
-    "seeds.csv": "results of each seed",
-    "figures": "figures for a paper",
-}
-"""what the files in a run directory are"""
 
 QUANTITIES = {"loss": ".4f", "x_norm": ".2f", "h_norm": ".2f", "drift": ".3f"}
 """what is printed of the last evaluation beside accuracy and traffic, and with how many digits"""
@@ -78,7 +55,7 @@ def show(run: Path) -> None:
     files = Table(box=None, show_header=False, pad_edge=False)
     for path in sorted(run.iterdir()):
         if not path.name.startswith("."):
-            files.add_row(Text(printable(path.name)), FILES.get(path.name, ""))
+            files.add_row(Text(printable(path.name)), HOLDS.get(path.name, ""))
     console.print(Text(f"in {printable(run)}:"), soft_wrap=True)
     console.print(files)
 
@@ -175,7 +152,7 @@ def _row(path: Path) -> dict[str, Any]:
 
 def _data(path: Path) -> list[Path]:
     """The files that a run writes as it goes along; reports may be younger."""
-    files = [path / "experiment.json", path / "metrics.jsonl"]
+    files = [path / RunFile.EXPERIMENT, path / RunFile.METRICS]
     return [file for file in files if file.exists()] if files[0].exists() else []
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError
+from undrift.runs.layout import RunFile
 
 METRICS = (
     *("accuracy", "cloud_accuracy", "aggregate_accuracy", "all_accuracy", "validation_accuracy"),
@@ -29,7 +30,7 @@ LISTS = ("group_gsi", "group_factor", "client_accuracy")
 FORMAT = 1
 """of run directories: "format" in experiment.json, which the oldest lack"""
 
-FILES = ("experiment.json", "metrics.jsonl", "partition.json", "failures.json")
+FILES = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES)
 """all that is read of a run directory"""
 
 

@@ -15,6 +15,7 @@ from undrift.report.read import Run, merge, read_run, renamed
 from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
+from undrift.runs.layout import RunFile
 from undrift.runs.reading import FILES, is_folder
 from undrift.system.lock import holder
 
@@ -162,7 +163,7 @@ class Folder:
         seen = self._seen.get(path)
         if seen is not None and seen.stamp == stamp:
             return seen
-        rows = Rows(path / "metrics.jsonl") if seen is None else seen.rows
+        rows = Rows(path / RunFile.METRICS) if seen is None else seen.rows
         try:
             for name, there in zip(FILES, stamp, strict=True):
                 if not there and (path / name).is_symlink():
