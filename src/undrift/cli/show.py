@@ -22,7 +22,7 @@ from undrift.report.summary import best_peak, latest
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix
 from undrift.runs.layout import HOLDS, RunFile
-from undrift.runs.reading import is_folder
+from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
 
 QUANTITIES = {"loss": ".4f", "x_norm": ".2f", "h_norm": ".2f", "drift": ".3f"}
@@ -46,6 +46,7 @@ def show(run: Path) -> None:
         if value is not None and key != "groups":  # large models have hundreds
             name = Text(printable(key.replace("_", " ")))
             settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
+    settings.add_row("state", run_state(holder(run), found.finished))
     console.print(settings)
     console.print(_last(found))
     for arm in found.arms:
@@ -103,7 +104,7 @@ def ls(
         name = Text(printable(row["name"]))
         if "error" in row:
             error = Text(printable(row["error"]), "red")
-            table.add_row(name, "", error, "broken", "", "", age)
+            table.add_row(name, "", error, row["state"], "", "", age)
             continue
         words = (row["data"], ", ".join(row["algorithms"]), row["state"])
         done = f"{row['done']}/{row['rounds']}"
@@ -121,10 +122,11 @@ def _within(folder: Path) -> list[Path]:
 def _row(path: Path) -> dict[str, Any]:
     """What `ls` says of a run; nothing of what is none."""
     row: dict[str, Any] = {"name": path.name, "path": str(path), "age_seconds": 0}
+    process = holder(path)
     try:
         times = [file.stat().st_mtime for file in _data(path)]
     except OSError as error:
-        return row | {"error": f"cannot be read ({error})"}
+        return row | {"state": run_state(process, None), "error": f"cannot be read ({error})"}
     if not times:
         return {}
     row["name"] = path.resolve().name
@@ -132,17 +134,17 @@ def _row(path: Path) -> dict[str, Any]:
     try:
         run = read_run(path)
     except UndriftError as error:
-        return row | {"error": str(error)}
+        return row | {"state": run_state(process, None), "error": str(error)}
     best, score = best_peak(run), run.score
-    state = "finished" if run.finished else "interrupted"
-    if any(arm.failures for arm in run.arms):
+    state: str = run_state(process, run.finished)
+    if process is None and any(arm.failures for arm in run.arms):
         state += ", diverged"
     return row | {
         "hash": str(run.experiment.get("hash", "")),
         "data": str(run.experiment.get("data", "")),
         "algorithms": [arm.label for arm in run.arms],
         "seeds": list(run.seeds),
-        "state": "running" if holder(path) else state,
+        "state": state,
         "done": run.done,
         "rounds": run.rounds,
         "best_accuracy": best if score is ACCURACY else None,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,22 @@ FORMAT = 1
 
 FILES = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES)
 """all that is read of a run directory"""
+
+
+RunState = Literal["running", "finished", "interrupted", "broken"]
+
+
+def run_state(process: int | None, finished: bool | None) -> RunState:
+    """The state of a run.
+
+    process   that holds its folder, None if there is none
+    finished  whether all trials have come to their end; None if its files cannot be read
+    """
+    if process is not None:
+        return "running"
+    if finished is None:
+        return "broken"
+    return "finished" if finished else "interrupted"
 
 
 @dataclass(frozen=True)
