@@ -15,7 +15,7 @@ from undrift import arithmetic
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.experiment.experiment import Experiment
+from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import labels
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import Row, TrialKey, is_failure, is_session
@@ -66,17 +66,15 @@ class RunFolder:
             raise
 
     def _open(self, task: Task, data: FederatedData) -> None:
-        self._read(RunFile.EXPERIMENT, self.facts)  # first, as it makes the folder a run
-        if not (self.folder / RunFile.SETTINGS).exists():
-            replace_file(self.folder / RunFile.SETTINGS, self.experiment.to_toml().encode())
+        self.sums = Checksums(self.folder)
+        if self.sums.damage:
+            self.notes.append(f"{self.sums.damage}; sums are taken anew")
+        self._settings()
         counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
         self._read(RunFile.PARTITION, counts)
         self.sessions: list[Row] = self._read(RunFile.ENVIRONMENT, [])
         if not (isinstance(self.sessions, list) and all(map(is_session, self.sessions))):
             raise self._damaged(RunFile.ENVIRONMENT, "must be a list of sessions")
-        self.sums = Checksums(self.folder)
-        if self.sums.damage:
-            self.notes.append(f"{self.sums.damage}; sums are taken anew")
         self.failures = self._failures()
         self.metrics = MetricsFile(self.folder, self.trials)
         try:
@@ -84,6 +82,20 @@ class RunFolder:
         except BaseException:
             self.metrics.close()
             raise
+
+    def _settings(self) -> None:
+        """Write the settings if they are new, or if only the report is to be another."""
+        found = self._read(RunFile.EXPERIMENT, self.facts)  # first, as it makes the folder a run
+        wanted = {key: self.facts[key] for key in REPORT_ONLY}
+        another = any(found.get(key) != value for key, value in wanted.items())
+        if another:
+            for file in (RunFile.EXPERIMENT, RunFile.SETTINGS):
+                self.sums.files.pop(file.filename, None)
+            self.sums.write()  # first, or a crash in between would look like damage
+        if another or not (self.folder / RunFile.SETTINGS).exists():
+            replace_file(self.folder / RunFile.SETTINGS, self.experiment.to_toml().encode())
+        if another:
+            self._write(RunFile.EXPERIMENT, found | wanted)
 
     def _compare(self) -> None:
         """Take out rows that are not as they were written, and note sums that are lacking."""

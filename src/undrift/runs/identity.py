@@ -12,7 +12,7 @@ from undrift._version import __version__
 from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
-from undrift.experiment.experiment import Experiment
+from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import labels
 from undrift.runs.entries import is_session
 from undrift.runs.layout import RunFile
@@ -58,7 +58,7 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
         return
     found = read_experiment(path)
     for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
-        if found.get(key) != facts[key]:
+        if key not in REPORT_ONLY and found.get(key) != facts[key]:
             raise UndriftError(
                 f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
                 f"{_told(facts[key])}; choose another folder with --out"

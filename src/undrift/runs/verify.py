@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from undrift.config import UndriftError
+from undrift.experiment.experiment import settings_hash
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import TrialKey, is_failure, is_session
 from undrift.runs.layout import RunFile, checkpoint_files
@@ -102,8 +102,7 @@ def verify(run: Path) -> Verified:
 def _hash(experiment: dict[str, Any], names: list[str]) -> str:
     """The hash that the settings make, as `Experiment.hash`."""
     settings = {key: value for key, value in experiment.items() if key not in FACTS}
-    text = json.dumps(settings | {"algorithms": names}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return settings_hash(settings | {"algorithms": names})
 
 
 def _files(found: Verified, sums: Checksums) -> None:
