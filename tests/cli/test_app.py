@@ -40,6 +40,16 @@ def test_compare_writes_a_run_and_a_report(
     assert (out / "figures" / "overview.png").exists()
 
 
+def test_another_target_is_reported_without_training_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for target, told in ("0.01", "with at least 1 %"), ("0.02", "with at least 2 %"):
+        compare("fedavg", *QUICK, "--json", "--target", target, "--out", str(tmp_path))
+        assert told in (tmp_path / "table.md").read_text()
+    kinds = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+    assert kinds[-2:] == ["note", "report"]
+
+
 def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = []
     for name in ("a", "b"):

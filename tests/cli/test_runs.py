@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.report.directory import ACCURACY, A, B, make_run
 from undrift.cli.app import main
 from undrift.cli.listing import KINDS, known
 from undrift.report.cite import ENTRIES, WORKS, cite
+from undrift.report.watch.folder import Folder
+from undrift.system.lock import Lock
 
 Shown = pytest.CaptureFixture[str]
 
@@ -104,6 +107,25 @@ def test_ls_lists_runs_latest_first(tmp_path: Path, capsys: Shown) -> None:
     assert re.search(r"new .* 10/20 +65\.00 % +\d+ s", shown)
 
 
+def test_the_state_of_a_run_is_the_same_everywhere(tmp_path: Path, capsys: Shown) -> None:
+    half = {key: values[:2] for key, values in ACCURACY.items()}
+    make_run(tmp_path / "finished")
+    make_run(tmp_path / "interrupted", half)
+    make_run(tmp_path / "broken", seeds=[])
+    make_run(tmp_path / "running", seeds=[])
+    with closing(Lock(tmp_path / "running")):
+        main(["ls", str(tmp_path), "--json"])
+        listed = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+        watched = {entry.name: entry.state for entry in Folder(tmp_path).entries()}
+    assert listed == watched == {name: name for name in listed}
+    for name in ("finished", "interrupted"):
+        main(["show", str(tmp_path / name)])
+        assert re.search(rf"state +{name}", capsys.readouterr().out)
+    with closing(Lock(tmp_path / "finished")):
+        main(["show", str(tmp_path / "finished")])
+    assert re.search("state +running", capsys.readouterr().out)
+
+
 def test_ls_without_runs(tmp_path: Path, capsys: Shown) -> None:
     main(["ls", str(tmp_path)])
     assert "no runs in" in capsys.readouterr().out
@@ -120,7 +142,7 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     assert re.search(r"AdaBest +20/20 +85\.00 ± 7\.07 .* 30\.0 kB", shown)
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
     assert f"in {tmp_path}:" in shown
-    assert re.search(r"metrics\.jsonl +one row an evaluation", shown)
+    assert re.search(r"metrics\.jsonl +one row per algorithm", shown)
 
 
 def test_show_a_run_that_has_only_begun(tmp_path: Path, capsys: Shown) -> None:

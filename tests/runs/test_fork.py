@@ -17,7 +17,7 @@ from undrift.engines import Engine, Sequential
 from undrift.experiment.experiment import Experiment
 from undrift.runs.fork import forked, plant
 from undrift.runs.identity import stored_experiment
-from undrift.runs.origin import origin_file
+from undrift.runs.layout import origin_file
 from undrift.runs.runner import run
 
 

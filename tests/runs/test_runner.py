@@ -25,10 +25,12 @@ from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import Experiment
 from undrift.federation.server import Server
 from undrift.measure.metrics import Meter
+from undrift.report import read_run
 from undrift.runs.folder import SHORTENED, RunFolder, trial_name
 from undrift.runs.identity import stored_experiment
 from undrift.runs.rows import MetricsFile
 from undrift.runs.runner import Event, run
+from undrift.runs.verify import verify
 from undrift.system.files import replace_file, writing
 from undrift.system.lock import Lock
 
@@ -91,6 +93,39 @@ def test_what_is_done_is_not_done_again(whole: Path) -> None:
     before = results(whole)
     assert [event.kind for event in play(whole)] == ["note"]
     assert results(whole) == before
+
+
+@pytest.fixture
+def done(whole: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(whole, tmp_path / "done")
+
+
+def test_another_target_trains_nothing_again(whole: Path, done: Path) -> None:
+    assert [event.kind for event in play(done, experiment(target=0.4))] == ["note"]
+    assert results(done) == results(whole)
+    assert read_run(done).target == 0.4
+    assert stored_experiment(done) == experiment(target=0.4)
+    assert Experiment.from_toml(done / "experiment.toml") == experiment(target=0.4)
+    assert verify(done).problems == []
+
+
+@pytest.mark.parametrize("file", ["experiment.json", "experiment.toml"])
+def test_a_crash_while_the_target_is_changed_is_no_damage(
+    file: str, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(path: Path, content: bytes) -> None:
+        if path.name == file:
+            raise KeyboardInterrupt
+        replace_file(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("undrift.runs.folder.replace_file", crash)
+        with pytest.raises(KeyboardInterrupt):
+            play(done, experiment(target=0.4))
+    assert verify(done).problems == []
+    play(done, experiment(target=0.4))
+    assert verify(done).problems == []
+    assert Experiment.from_toml(done / "experiment.toml").target == read_run(done).target == 0.4
 
 
 def test_leaving_saves_the_last_round(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from undrift.cli.progress import show_progress
 from undrift.cli.whole import Whole
 from undrift.config.choices import SAVE_EVERY, EngineName
+from undrift.runs.layout import RunFile
 from undrift.runs.trackers import Trackers
 from undrift.system.signals import Terminated, terminable
 
@@ -71,7 +72,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         with terminable(), closing(tracking), closing(happening):
             show(experiment, tracked(happening, tracking))
     except KeyboardInterrupt as stop:
-        if (folder / "experiment.json").exists():
+        if (folder / RunFile.EXPERIMENT).exists():
             again = shlex.join(["undrift", "resume", str(folder)])
             sys.stderr.write(f"stopped; go on with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)

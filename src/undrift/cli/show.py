@@ -21,32 +21,9 @@ from undrift.report.score import ACCURACY
 from undrift.report.summary import best_peak, latest
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix
-from undrift.runs.reading import is_folder
+from undrift.runs.layout import HOLDS, RunFile
+from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
-
-FILES = {
-    "experiment.json": "settings and facts",
-    "experiment.toml": "settings, for `undrift run`",
-    "environment.json": "versions and machine of each session",
-    "metrics.jsonl": "one row an evaluation",
-    "metrics.parquet": "the same as columns, for pandas, polars and duckdb",
-    "partition.json": "who holds what, first seed",
-    "failures.json": "trials that ended early, and why",
-    "run.log": "what happened when",
-    "checkpoints": "states to go on from",
-    "models": "the models that trials ended with, as safetensors",
-    "origin": "states of the run that this one was forked from",
-    "tensorboard": "for `tensorboard --logdir`",
-    "mlflow": "for `mlflow ui`",
-    "wandb": "for `wandb sync`",
-    "report.html": "the report: open it in a browser",
-    "table.md": "results, as Markdown",
-    "table.tex": "results, as LaTeX",
-    "table.csv": "results, in full",
-    "seeds.csv": "results of each seed",
-    "figures": "figures for a paper",
-}
-"""what the files in a run directory are"""
 
 QUANTITIES = {"loss": ".4f", "x_norm": ".2f", "h_norm": ".2f", "drift": ".3f"}
 """what is printed of the last evaluation beside accuracy and traffic, and with how many digits"""
@@ -69,6 +46,7 @@ def show(run: Path) -> None:
         if value is not None and key != "groups":  # large models have hundreds
             name = Text(printable(key.replace("_", " ")))
             settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
+    settings.add_row("state", run_state(holder(run), found.finished))
     console.print(settings)
     console.print(_last(found))
     for arm in found.arms:
@@ -78,7 +56,7 @@ def show(run: Path) -> None:
     files = Table(box=None, show_header=False, pad_edge=False)
     for path in sorted(run.iterdir()):
         if not path.name.startswith("."):
-            files.add_row(Text(printable(path.name)), FILES.get(path.name, ""))
+            files.add_row(Text(printable(path.name)), HOLDS.get(path.name, ""))
     console.print(Text(f"in {printable(run)}:"), soft_wrap=True)
     console.print(files)
 
@@ -126,7 +104,7 @@ def ls(
         name = Text(printable(row["name"]))
         if "error" in row:
             error = Text(printable(row["error"]), "red")
-            table.add_row(name, "", error, "broken", "", "", age)
+            table.add_row(name, "", error, row["state"], "", "", age)
             continue
         words = (row["data"], ", ".join(row["algorithms"]), row["state"])
         done = f"{row['done']}/{row['rounds']}"
@@ -144,10 +122,11 @@ def _within(folder: Path) -> list[Path]:
 def _row(path: Path) -> dict[str, Any]:
     """What `ls` says of a run; nothing of what is none."""
     row: dict[str, Any] = {"name": path.name, "path": str(path), "age_seconds": 0}
+    process = holder(path)
     try:
         times = [file.stat().st_mtime for file in _data(path)]
     except OSError as error:
-        return row | {"error": f"cannot be read ({error})"}
+        return row | {"state": run_state(process, None), "error": f"cannot be read ({error})"}
     if not times:
         return {}
     row["name"] = path.resolve().name
@@ -155,17 +134,17 @@ def _row(path: Path) -> dict[str, Any]:
     try:
         run = read_run(path)
     except UndriftError as error:
-        return row | {"error": str(error)}
+        return row | {"state": run_state(process, None), "error": str(error)}
     best, score = best_peak(run), run.score
-    state = "finished" if run.finished else "interrupted"
-    if any(arm.failures for arm in run.arms):
+    state: str = run_state(process, run.finished)
+    if process is None and any(arm.failures for arm in run.arms):
         state += ", diverged"
     return row | {
         "hash": str(run.experiment.get("hash", "")),
         "data": str(run.experiment.get("data", "")),
         "algorithms": [arm.label for arm in run.arms],
         "seeds": list(run.seeds),
-        "state": "running" if holder(path) else state,
+        "state": state,
         "done": run.done,
         "rounds": run.rounds,
         "best_accuracy": best if score is ACCURACY else None,
@@ -175,7 +154,7 @@ def _row(path: Path) -> dict[str, Any]:
 
 def _data(path: Path) -> list[Path]:
     """The files that a run writes as it goes along; reports may be younger."""
-    files = [path / "experiment.json", path / "metrics.jsonl"]
+    files = [path / RunFile.EXPERIMENT, path / RunFile.METRICS]
     return [file for file in files if file.exists()] if files[0].exists() else []
 
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from undrift.training.task import Task
 
 
+REPORT_ONLY = ("target",)
+"""settings that change the report and no row, and so are no part of an experiment's identity"""
+
+
 @dataclass(frozen=True)
 class Experiment(Config):
     """What is compared, on what, and how; nothing of where it runs.
@@ -125,9 +129,8 @@ class Experiment(Config):
 
     @property
     def hash(self) -> str:
-        """The experiment's identity: a hash of its resolved form."""
-        text = json.dumps(self.resolved(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        """The experiment's identity: a hash of all settings that change its rows."""
+        return settings_hash(self.resolved())
 
     def evaluates(self, round: int) -> bool:
         """Whether a row is due after this round."""
@@ -184,6 +187,12 @@ class Experiment(Config):
             f"of {size} up with copies; batching 'keep' takes each sample once, or give a "
             f"batch_size of {largest} or less"
         )
+
+
+def settings_hash(resolved: Mapping[str, Any]) -> str:
+    """The identity of an experiment in its resolved form."""
+    text = json.dumps({**resolved, **dict.fromkeys(REPORT_ONLY)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:

@@ -25,6 +25,7 @@ from undrift.report.tables import (
     rich_table,
     seeds_csv,
 )
+from undrift.runs.layout import RunFile
 from undrift.system.files import replace_file, writing
 
 __all__ = [
@@ -81,23 +82,25 @@ def write_report(
     with writing(shortened(str(folder))):
         taken = folder.is_file()
     if folder.suffix == ".html" or taken:
-        raise UndriftError(f"out={str(folder)!r}: must be a directory, report.html is put into it")
+        raise UndriftError(
+            f"out={str(folder)!r}: must be a directory, {RunFile.REPORT} is put into it"
+        )
     if not run.begun:
         raise UndriftError(f"{str(run.folder)!r} holds no evaluated round; run it first")
     rows = summarise(run, baseline)
     tables = {
-        "table.md": markdown_table(run, rows),
-        "table.tex": latex_table(run, rows),
-        "table.csv": csv_table(run, rows),
-        "seeds.csv": seeds_csv(run, rows),
+        RunFile.TABLE_MD: markdown_table(run, rows),
+        RunFile.TABLE_TEX: latex_table(run, rows),
+        RunFile.TABLE_CSV: csv_table(run, rows),
+        RunFile.SEEDS_CSV: seeds_csv(run, rows),
     }
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in tables.items():
             _write(folder / name, text)
-        figures = write_figures(run, folder / "figures", formats)
+        figures = write_figures(run, folder / RunFile.FIGURES, formats)
         beside = [*map(Path, tables), *(path.relative_to(folder) for path in figures)]
-        return _write(folder / "report.html", render_page(run, rows, beside))
+        return _write(folder / RunFile.REPORT, render_page(run, rows, beside))
 
 
 def _write(path: Path, text: str) -> Path:

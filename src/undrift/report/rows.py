@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError
+from undrift.runs.layout import RunFile
 from undrift.runs.reading import (
     LISTS,
     METRICS,
@@ -137,9 +138,9 @@ class Rows:
             raise broken(path, f"{where}must hold an object")
         name, seed, t = row.get("algorithm"), row.get("seed"), row.get("round")
         if not isinstance(name, str) or name not in names:
-            raise broken(path, f"{where}algorithm {name!r} is not in experiment.json")
+            raise broken(path, f"{where}algorithm {name!r} is not in {RunFile.EXPERIMENT}")
         if not is_whole(seed) or seed not in seeds:
-            raise broken(path, f"{where}seed {seed!r} is not in experiment.json")
+            raise broken(path, f"{where}seed {seed!r} is not in {RunFile.EXPERIMENT}")
         if not is_whole(t) or not 0 <= t < 2**53:
             raise broken(path, f"{where}round must be a whole number >= 0, got {t!r}")
         values = {metric: _value(path, where, metric, row.get(metric)) for metric in METRICS}

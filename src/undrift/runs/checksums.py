@@ -1,4 +1,4 @@
-"""checksums.json: sums of what is final in a run directory, so that damage to it is noticed.
+"""Sums of what is final in a run directory, so that damage to it is noticed.
 
 Files have their SHA-256, which anybody can check with `sha256sum` and publish beside a model. Rows
 and failures have a CRC-32, which goes on from row to row and from session to session.
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from undrift.runs.entries import Row, TrialKey
+from undrift.runs.layout import RunFile
 from undrift.runs.tensor_file import read_tensors
 from undrift.system.files import Damaged, replace_file
-
-NAME = "checksums.json"
 
 
 class Checksums:
@@ -29,18 +28,18 @@ class Checksums:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.path = folder, folder / RunFile.CHECKSUMS
         self.files: dict[str, Row] = {}
         self.rows: dict[TrialKey, Row] = {}
         self.failures: dict[TrialKey, str] = {}
         self.damage = ""
         self._written: Any = None
         try:
-            self._take(json.loads((folder / NAME).read_text(encoding="utf-8")))
+            self._take(json.loads(self.path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             pass
         except Exception as error:  # anything may have happened to it
-            self.damage = f"{folder / NAME} is damaged ({type(error).__name__}: {error})"
+            self.damage = f"{self.path} is damaged ({type(error).__name__}: {error})"
 
     def _take(self, found: Any) -> None:
         expected = found.pop("crc32")
@@ -62,7 +61,7 @@ class Checksums:
         content = self._content()
         if content != self._written:
             text = json.dumps(content | {"crc32": _crc(content)}, indent=1)
-            replace_file(self.folder / NAME, text.encode() + b"\n")
+            replace_file(self.path, text.encode() + b"\n")
             self._written = content
 
     def cover(self, path: Path, content: bytes) -> None:

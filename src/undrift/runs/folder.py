@@ -15,11 +15,12 @@ from undrift import arithmetic
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.experiment.experiment import Experiment
+from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import labels
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import Row, TrialKey, is_failure, is_session
 from undrift.runs.identity import facts_of, refuse_another
+from undrift.runs.layout import RunFile
 from undrift.runs.rows import MetricsFile
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.lock import Lock
@@ -34,14 +35,7 @@ allow, and how many of the algorithm's label are kept in one that would be longe
 class RunFolder:
     """A run directory, new or to be gone on with, which no other process may write to.
 
-    experiment.json   settings and facts           experiment.toml   settings, to run them again
-    metrics.jsonl     one row an evaluation        metrics.parquet   the same, as columns
-    failures.json     trials that ended early        partition.json    who holds what, first seed
-    environment.json  what each session ran on     run.log           what happened when
-    checkpoints/TRIAL   the last states of a trial     models/TRIAL.safetensors   what it ended with
-    checksums.json    sums of all that is final, for `undrift verify`
-
-    `notes` are what was wrong with files, and is made again.
+    `RunFile` lists its files. `notes` are what was wrong with them, and is made again.
     """
 
     def __init__(
@@ -72,17 +66,15 @@ class RunFolder:
             raise
 
     def _open(self, task: Task, data: FederatedData) -> None:
-        self._read("experiment.json", self.facts)  # first, as it makes the folder a run
-        if not (self.folder / "experiment.toml").exists():
-            replace_file(self.folder / "experiment.toml", self.experiment.to_toml().encode())
-        counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
-        self._read("partition.json", counts)
-        self.sessions: list[Row] = self._read("environment.json", [])
-        if not (isinstance(self.sessions, list) and all(map(is_session, self.sessions))):
-            raise self._damaged("environment.json", "must be a list of sessions")
         self.sums = Checksums(self.folder)
         if self.sums.damage:
             self.notes.append(f"{self.sums.damage}; sums are taken anew")
+        self._settings()
+        counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
+        self._read(RunFile.PARTITION, counts)
+        self.sessions: list[Row] = self._read(RunFile.ENVIRONMENT, [])
+        if not (isinstance(self.sessions, list) and all(map(is_session, self.sessions))):
+            raise self._damaged(RunFile.ENVIRONMENT, "must be a list of sessions")
         self.failures = self._failures()
         self.metrics = MetricsFile(self.folder, self.trials)
         try:
@@ -91,6 +83,20 @@ class RunFolder:
             self.metrics.close()
             raise
 
+    def _settings(self) -> None:
+        """Write the settings if they are new, or if only the report is to be another."""
+        found = self._read(RunFile.EXPERIMENT, self.facts)  # first, as it makes the folder a run
+        wanted = {key: self.facts[key] for key in REPORT_ONLY}
+        another = any(found.get(key) != value for key, value in wanted.items())
+        if another:
+            for file in (RunFile.EXPERIMENT, RunFile.SETTINGS):
+                self.sums.files.pop(file.filename, None)
+            self.sums.write()  # first, or a crash in between would look like damage
+        if another or not (self.folder / RunFile.SETTINGS).exists():
+            replace_file(self.folder / RunFile.SETTINGS, self.experiment.to_toml().encode())
+        if another:
+            self._write(RunFile.EXPERIMENT, found | wanted)
+
     def _compare(self) -> None:
         """Take out rows that are not as they were written, and note sums that are lacking."""
         for place, expected in list(self.sums.rows.items()):
@@ -98,7 +104,7 @@ class RunFolder:
                 self.metrics.remove(place)
                 del self.sums.rows[place]
         self.notes += self.metrics.notes
-        for name in ("experiment.json", "experiment.toml", "partition.json"):
+        for name in (RunFile.EXPERIMENT, RunFile.SETTINGS, RunFile.PARTITION):
             path = self.folder / name
             if not self.sums.covers(path):
                 with writing(path):
@@ -110,7 +116,7 @@ class RunFolder:
     def _failures(self) -> list[Row]:
         """The failures that are whole; a trial that has lost its own goes on to it once more."""
         try:
-            found = self._read("failures.json", [])
+            found = self._read(RunFile.FAILURES, [])
         except Damaged as error:
             found = str(error)
         entries = found if isinstance(found, list) else []
@@ -121,9 +127,9 @@ class RunFolder:
         ]
         lost = self.sums.failures.keys() - {(one["algorithm"], one["seed"]) for one in kept}
         if kept != found or lost:
-            path = self.folder / "failures.json"
+            path = self.folder / RunFile.FAILURES
             self.notes.append(f"{path} is damaged; its trials go on from their last checkpoints")
-            self._write("failures.json", kept)
+            self._write(RunFile.FAILURES, kept)
         return kept
 
     def __enter__(self) -> RunFolder:
@@ -152,7 +158,7 @@ class RunFolder:
         }
         bits = arithmetic.facts() | {"engine": session.get("rounding", "")}
         self.sessions.append(here | session | {"arithmetic": bits})
-        self._write("environment.json", self.sessions)
+        self._write(RunFile.ENVIRONMENT, self.sessions)
         self.log(f"session {len(self.sessions)} begins: {session.get('engine')}")
         return arithmetic.change(self.sessions[0].get("arithmetic", {}), bits)
 
@@ -166,7 +172,7 @@ class RunFolder:
         self.metrics.sync()
         here = {"algorithm": place[0], "seed": place[1], "round": last, "reason": reason}
         self.failures.append(here)
-        self._write("failures.json", self.failures)
+        self._write(RunFile.FAILURES, self.failures)
         self.sums.cover_failure(here)
         self.seal(place, last)
 
@@ -187,18 +193,16 @@ class RunFolder:
         self.sums.write()  # first, or a crash in between would look like damage
         if failure := self.failure(place):
             self.failures.remove(failure)
-            self._write("failures.json", self.failures)
+            self._write(RunFile.FAILURES, self.failures)
         self.metrics.trim(place, last)
 
     def log(self, text: str) -> None:
         """Say what happened, with the time."""
-        with (
-            writing(self.folder / "run.log"),
-            (self.folder / "run.log").open("a", encoding="utf-8") as file,
-        ):
+        path = self.folder / RunFile.LOG
+        with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
 
-    def _read(self, name: str, default: Any) -> Any:
+    def _read(self, name: RunFile, default: Any) -> Any:
         """What a file holds; one that is not there yet is written."""
         path = self.folder / name
         try:
@@ -211,13 +215,13 @@ class RunFolder:
         except (ValueError, RecursionError) as error:
             raise self._damaged(name, str(error)) from None
 
-    def _damaged(self, name: str, reason: str) -> Damaged:
+    def _damaged(self, name: RunFile, reason: str) -> Damaged:
         return Damaged(
             f"{self.folder / name} is damaged ({reason}); bring it back from a copy, or remove it: "
             "then it is begun anew"
         )
 
-    def _write(self, name: str, content: Any) -> None:
+    def _write(self, name: RunFile, content: Any) -> None:
         replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
 
 

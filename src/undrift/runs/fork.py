@@ -18,8 +18,9 @@ from undrift.federation.rounds import State, start
 from undrift.runs import checkpoint
 from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.identity import stored_experiment, stored_sessions
-from undrift.runs.origin import carry, first_state, origin_file
-from undrift.runs.runner import checkpoints, engine_of, round_of
+from undrift.runs.layout import checkpoint_files, origin_file, round_of, trial_folder
+from undrift.runs.origin import carry, first_state
+from undrift.runs.runner import engine_of
 from undrift.runs.trial import Trial
 from undrift.system.files import writing
 
@@ -80,7 +81,7 @@ def plant(
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             short = replace(other, rounds=origin.round, every=origin.round)
             trial = Trial(short, source, seed, task, data, engine)
-            state = _nearest(run / "checkpoints" / trial_name(other, source, seed), origin.round)
+            state = _nearest(trial_folder(run, trial_name(other, source, seed)), origin.round)
             if state is None and other.origin:
                 state = first_state(other.origin, run, seed, source, task)
             state = state or trial.start()
@@ -96,7 +97,7 @@ def plant(
 
 def _nearest(folder: Path, round: int) -> State | None:
     """The newest state up to a round that can be read, in memory: its files stay as they are."""
-    for path in checkpoints(folder):
+    for path in checkpoint_files(folder):
         if round_of(path) <= round:
             with suppress(UndriftError):
                 state = checkpoint.load(path)

@@ -12,9 +12,10 @@ from undrift._version import __version__
 from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
-from undrift.experiment.experiment import Experiment
+from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import labels
 from undrift.runs.entries import is_session
+from undrift.runs.layout import RunFile
 from undrift.runs.reading import FORMAT, read_experiment, read_names
 from undrift.system.files import writing
 
@@ -46,7 +47,7 @@ def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[st
 
 def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
     """Only an empty folder, or one with this very experiment on these very data, may be used."""
-    path = folder / "experiment.json"
+    path = folder / RunFile.EXPERIMENT
     with writing(folder):
         begun = path.exists()
     if not begun:
@@ -57,7 +58,7 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
         return
     found = read_experiment(path)
     for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
-        if found.get(key) != facts[key]:
+        if key not in REPORT_ONLY and found.get(key) != facts[key]:
             raise UndriftError(
                 f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
                 f"{_told(facts[key])}; choose another folder with --out"
@@ -77,15 +78,13 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
 
 def stored_experiment(folder: Path) -> Experiment:
     """The experiment of a run directory, which nobody must have edited."""
-    found = read_experiment(folder / "experiment.json")
-    toml = folder / "experiment.toml"
+    path, toml = folder / RunFile.EXPERIMENT, folder / RunFile.SETTINGS
+    found = read_experiment(path)
     texts = {field.name: found[field.name] for field in fields(Experiment) if field.name in found}
     for field in fields(Experiment):
         if field.default is MISSING and field.name not in found:
-            raise UndriftError(
-                f"{folder / 'experiment.json'} lacks {field.name}; bring it back from a copy"
-            )
-    texts["algorithms"] = list(read_names(folder / "experiment.json", found["algorithms"]))
+            raise UndriftError(f"{path} lacks {field.name}; bring it back from a copy")
+    texts["algorithms"] = list(read_names(path, found["algorithms"]))
     try:
         experiment = Experiment(**texts)
     except UndriftError as error:
@@ -114,7 +113,7 @@ def last_data_dir(folder: Path) -> Path | None:
 def stored_sessions(folder: Path) -> list[dict[str, Any]]:
     """What environment.json says of each session; nothing if it cannot be read."""
     try:
-        found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        found = json.loads((folder / RunFile.ENVIRONMENT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return []
     return [one for one in found if is_session(one)] if isinstance(found, list) else []

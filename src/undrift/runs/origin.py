@@ -10,15 +10,11 @@ from undrift.core import Algorithm
 from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm
 from undrift.later import torch
+from undrift.runs.layout import origin_file
 
 if TYPE_CHECKING:
     from undrift.federation.rounds import State
     from undrift.training.task import Task
-
-
-def origin_file(folder: Path, seed: int) -> Path:
-    """Where a forked run keeps the state that its trials on a seed start from."""
-    return folder / "origin" / f"seed{seed}.safetensors"
 
 
 def first_state(

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError
+from undrift.runs.layout import RunFile
 
 METRICS = (
     *("accuracy", "cloud_accuracy", "aggregate_accuracy", "all_accuracy", "validation_accuracy"),
@@ -29,8 +30,24 @@ LISTS = ("group_gsi", "group_factor", "client_accuracy")
 FORMAT = 1
 """of run directories: "format" in experiment.json, which the oldest lack"""
 
-FILES = ("experiment.json", "metrics.jsonl", "partition.json", "failures.json")
+FILES = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES)
 """all that is read of a run directory"""
+
+
+RunState = Literal["running", "finished", "interrupted", "broken"]
+
+
+def run_state(process: int | None, finished: bool | None) -> RunState:
+    """The state of a run.
+
+    process   that holds its folder, None if there is none
+    finished  whether all trials have come to their end; None if its files cannot be read
+    """
+    if process is not None:
+        return "running"
+    if finished is None:
+        return "broken"
+    return "finished" if finished else "interrupted"
 
 
 @dataclass(frozen=True)

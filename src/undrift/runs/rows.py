@@ -7,12 +7,13 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from undrift.runs.entries import Row, TrialKey, read_row
+from undrift.runs.layout import RunFile
 from undrift.system.files import replace_file, writing
 
 
@@ -53,6 +54,15 @@ class Tally:
         return {"last": rounds[-1], "count": len(rounds), "crc32": f"{trial[rounds[-1]][1]:08x}"}
 
 
+def read_rows(text: bytes, trials: Container[TrialKey]) -> Iterator[tuple[bytes, Row | None]]:
+    """The lines of metrics.jsonl, each with the row of one of these trials, None if it is none.
+
+    A last line that was torn is left out.
+    """
+    for line in text[: text.rfind(b"\n") + 1].splitlines():
+        yield line, read_row(line, trials)
+
+
 class MetricsFile:
     """metrics.jsonl in a folder, one row an evaluation, and metrics.parquet beside it.
 
@@ -62,17 +72,15 @@ class MetricsFile:
     """
 
     def __init__(self, folder: Path, trials: Container[TrialKey]) -> None:
-        self.path, self.trials = folder / "metrics.jsonl", trials
+        self.path, self.trials = folder / RunFile.METRICS, trials
         self.tally, self.notes = Tally(), list[str]()
         with writing(self.path):
             self.path.touch()
             text = self.path.read_bytes()
-            whole = text[: text.rfind(b"\n") + 1]
-            if len(whole) < len(text):
-                os.truncate(self.path, len(whole))  # without a row that was torn
+            if not text.endswith(b"\n"):
+                os.truncate(self.path, text.rfind(b"\n") + 1)  # without a row that was torn
         others = []
-        for line in whole.splitlines():
-            row = read_row(line, trials)
+        for line, row in read_rows(text, trials):
             if row is None:
                 others.append(line)
             else:
@@ -127,14 +135,13 @@ class MetricsFile:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of polars is no Exception
-            return f"metrics.parquet is not written ({type(error).__name__}: {error})"
-        replace_file(self.path.with_suffix(".parquet"), columns)
+            return f"{RunFile.COLUMNS} is not written ({type(error).__name__}: {error})"
+        replace_file(self.path.parent / RunFile.COLUMNS, columns)
         return ""
 
     def _keep(self, wanted: Callable[[Row], bool]) -> None:
         """Write the file again with the rows that are wanted."""
-        lines = self.path.read_bytes().splitlines()
-        rows = ((line, read_row(line, self.trials)) for line in lines)
+        rows = read_rows(self.path.read_bytes(), self.trials)
         kept = [line + b"\n" for line, row in rows if row is not None and wanted(row)]
         replace_file(self.path, b"".join(kept))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -26,6 +25,14 @@ from undrift.federation.rounds import State, prepare
 from undrift.runs import checkpoint
 from undrift.runs.entries import Row, TrialKey
 from undrift.runs.folder import RunFolder, trial_name
+from undrift.runs.layout import (
+    RunFile,
+    checkpoint_file,
+    checkpoint_files,
+    model_file,
+    round_of,
+    trial_folder,
+)
 from undrift.runs.origin import first_state
 from undrift.runs.trial import Trial
 from undrift.system.files import Damaged, replace_file, writing
@@ -147,7 +154,7 @@ class TrialRun:
 
     def __post_init__(self) -> None:
         self.name = trial_name(self.files.experiment, self.algorithm, self.seed)
-        self.folder = self.files.folder / "checkpoints" / self.name
+        self.folder = trial_folder(self.files.folder, self.name)
 
     @property
     def place(self) -> TrialKey:
@@ -156,7 +163,7 @@ class TrialRun:
     @property
     def model(self) -> Path:
         """The file with the final model; it is the last thing that is written."""
-        return self.files.folder / "models" / f"{self.name}.safetensors"
+        return model_file(self.files.folder, self.name)
 
     def done(self) -> bool:
         """Whether nothing is left to do: then all of it has a checksum, and is what that says."""
@@ -165,7 +172,9 @@ class TrialRun:
             return False
         last = failure["round"] if failure else self.files.experiment.rounds
         if not self._measured(last) or (failure and last not in tally.rounds(self.place)):
-            self.notes.append(f"{self.name} was done, but rows of it are missing in metrics.jsonl")
+            self.notes.append(
+                f"{self.name} was done, but rows of it are missing in {RunFile.METRICS}"
+            )
             return False
         if failure:
             self.files.sums.cover_failure(failure)
@@ -252,28 +261,26 @@ class TrialRun:
 
     def _save(self, trial: Trial, state: State) -> None:
         """Write a checkpoint, and keep the one before it in case this one is damaged."""
-        if self._path(state.t).exists() or state.t == 0:
+        path = checkpoint_file(self.folder, state.t)
+        if path.exists() or state.t == 0:
             return
         with uninterrupted():  # or a second Ctrl-C would undo what the first one saves
             state.notes = trial.meter.notes()
             self.files.metrics.sync()
-            checkpoint.save(state, self._path(state.t))
+            checkpoint.save(state, path)
             self.files.seal(self.place, state.t)
-            _, *older = checkpoints(self.folder)
+            _, *older = checkpoint_files(self.folder)
             checkpoint.keep(state, older[:1])
-            for path in [*older[1:], *self.folder.glob(".round-*.partial")]:  # of a kill
-                with writing(path):
-                    path.unlink()
-
-    def _path(self, t: int) -> Path:
-        return self.folder / f"round-{t:06d}.safetensors"
+            for old in [*older[1:], *self.folder.glob(".round-*.partial")]:  # of a kill
+                with writing(old):
+                    old.unlink()
 
     def _newest(self) -> State | None:
         """The newest state that is whole and has all its rows; notes tell what others lack."""
         notes = self.notes
-        for path in checkpoints(self.folder):
+        for path in checkpoint_files(self.folder):
             if not self._measured(round_of(path)):
-                notes.append(f"{path}: rows of metrics.jsonl are missing that came before it")
+                notes.append(f"{path}: rows of {RunFile.METRICS} are missing that came before it")
             else:
                 try:
                     return _readable(checkpoint.load(path))
@@ -302,14 +309,3 @@ def _readable(state: State) -> State:
         state.close()
         raise
     return state
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints of a trial, the newest first."""
-    return sorted(folder.glob("round-*.safetensors"), key=round_of, reverse=True)
-
-
-def round_of(path: Path) -> int:
-    """The round that a checkpoint's name tells."""
-    found = re.fullmatch(r"round-(\d+)", path.stem)
-    return int(found[1]) if found else -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -15,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from undrift.config import UndriftError
-from undrift.runs.checksums import NAME, Checksums
-from undrift.runs.entries import TrialKey, is_failure, is_session, read_row
+from undrift.experiment.experiment import settings_hash
+from undrift.runs.checksums import Checksums
+from undrift.runs.entries import TrialKey, is_failure, is_session
+from undrift.runs.layout import RunFile, checkpoint_files
 from undrift.runs.reading import read_experiment, read_names
-from undrift.runs.rows import Tally
+from undrift.runs.rows import Tally, read_rows
 from undrift.runs.tensor_file import Content, checksum, read_tensors
 from undrift.system.files import Damaged
 from undrift.system.lock import holder
@@ -71,7 +72,7 @@ def verify(run: Path) -> Verified:
     found = Verified(run, holder(run))
     if found.process is not None:
         return found
-    settings = run / "experiment.json"
+    settings = run / RunFile.EXPERIMENT
     try:
         experiment = read_experiment(settings)
         names = read_names(settings, experiment["algorithms"])
@@ -83,16 +84,17 @@ def verify(run: Path) -> Verified:
     sums = Checksums(run)
     found.unsummed = not sums.files
     if sums.damage:
-        found.add(run / NAME, sums.damage, "`undrift resume` takes sums anew")
+        found.add(sums.path, sums.damage, "`undrift resume` takes sums anew")
     trials = {(name, seed) for name in names for seed in experiment["seeds"]}
     _files(found, sums)
     _rows(found, sums, trials)
     _failures(found, sums, trials, experiment.get("rounds", math.inf))
     _sessions(found)
-    for path in sorted(run.glob("checkpoints/*/round-*.safetensors")):
+    for folder in sorted((run / RunFile.CHECKPOINTS).glob("*")):
         mend = "`undrift resume` goes on from the one before it; of a trial that is done, remove it"
-        _checkpoint(found, path, mend)
-    for path in sorted(run.glob("origin/*.safetensors")):
+        for path in checkpoint_files(folder):
+            _checkpoint(found, path, mend)
+    for path in sorted((run / RunFile.ORIGIN).glob("*.safetensors")):
         _checkpoint(found, path, "remove it, and `undrift fork` makes it again")
     return found
 
@@ -100,24 +102,25 @@ def verify(run: Path) -> Verified:
 def _hash(experiment: dict[str, Any], names: list[str]) -> str:
     """The hash that the settings make, as `Experiment.hash`."""
     settings = {key: value for key, value in experiment.items() if key not in FACTS}
-    text = json.dumps(settings | {"algorithms": names}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return settings_hash(settings | {"algorithms": names})
 
 
 def _files(found: Verified, sums: Checksums) -> None:
     """Files with a checksum, and models without one."""
-    models = {path.relative_to(found.run).as_posix() for path in found.run.glob("models/*.s*")}
-    for name in sorted(models | sums.files.keys()):
-        path, is_model = found.run / name, name.startswith("models/")
-        wrong = sums.wrong(path)
-        if is_model:
+    models = set((found.run / RunFile.MODELS).glob("*.safetensors"))
+    for path in sorted(models | {found.run / name for name in sums.files}):
+        kind, wrong = path.relative_to(found.run).parts[0], sums.wrong(path)
+        if kind == RunFile.MODELS.filename:
             found.count("models")
             if not sums.covers(path):
                 wrong = _unreadable(path)
         if wrong:
-            mends = {"experiment.json": COPY, "models": f"{AGAIN} from the last checkpoint"}
+            mends = {
+                RunFile.EXPERIMENT.filename: COPY,
+                RunFile.MODELS.filename: f"{AGAIN} from the last checkpoint",
+            }
             again = "remove it, and `undrift resume` writes it again"
-            found.add(path, wrong, mends.get(name.split("/")[0], again))
+            found.add(path, wrong, mends.get(kind, again))
 
 
 def _unreadable(path: Path) -> str:
@@ -130,14 +133,13 @@ def _unreadable(path: Path) -> str:
 
 def _rows(found: Verified, sums: Checksums, trials: set[TrialKey]) -> None:
     """Lines that are no rows, and trials whose rows are not those that were written."""
-    path, tally = found.run / "metrics.jsonl", Tally()
+    path, tally = found.run / RunFile.METRICS, Tally()
     try:
         text = path.read_bytes()
     except OSError as error:
         found.add(path, f"cannot be read ({error.strerror or error})", COPY)
         return
-    for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
-        row = read_row(line, trials)
+    for number, (line, row) in enumerate(read_rows(text, trials), start=1):
         if row is None:
             found.add(path, f"line {number} is no row of this run", f"{AGAIN}, if it was one")
         else:
@@ -169,7 +171,7 @@ def _list(found: Verified, path: Path, mend: str) -> list[Any]:
 
 
 def _failures(found: Verified, sums: Checksums, trials: set[TrialKey], rounds: float) -> None:
-    path = found.run / "failures.json"
+    path = found.run / RunFile.FAILURES
     mend = "`undrift resume` goes on from the trial's last checkpoint to its failure"
     entries = _list(found, path, mend)
     found.count("failures", len(entries))
@@ -185,7 +187,7 @@ def _failures(found: Verified, sums: Checksums, trials: set[TrialKey], rounds: f
 
 
 def _sessions(found: Verified) -> None:
-    path, mend = found.run / "environment.json", f"{COPY}, or remove it"
+    path, mend = found.run / RunFile.ENVIRONMENT, f"{COPY}, or remove it"
     if not all(map(is_session, _list(found, path, mend))):
         found.add(path, "holds what is no session", mend)
 

@@ -15,7 +15,8 @@ from undrift.report.read import Run, merge, read_run, renamed
 from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
-from undrift.runs.reading import FILES, is_folder
+from undrift.runs.layout import RunFile
+from undrift.runs.reading import FILES, RunState, is_folder, run_state
 from undrift.system.lock import holder
 
 Stamp = tuple[tuple[int, int] | None, ...]
@@ -64,14 +65,9 @@ class Entry:
         return settings[0] / 1e9 if settings else 0.0
 
     @property
-    def state(self) -> str:
-        """Whether it is going on, has come to its end, has not, or cannot be read."""
+    def state(self) -> RunState:
         run = self.seen.run
-        if self.process is not None:
-            return "running"
-        if run is None:
-            return "broken"
-        return "finished" if run.finished else "interrupted"
+        return run_state(self.process, None if run is None else run.finished)
 
     def facts(self) -> dict[str, Any]:
         """What the list says of it, as JSON."""
@@ -162,7 +158,7 @@ class Folder:
         seen = self._seen.get(path)
         if seen is not None and seen.stamp == stamp:
             return seen
-        rows = Rows(path / "metrics.jsonl") if seen is None else seen.rows
+        rows = Rows(path / RunFile.METRICS) if seen is None else seen.rows
         try:
             for name, there in zip(FILES, stamp, strict=True):
                 if not there and (path / name).is_symlink():

@@ -27,6 +27,7 @@ from undrift.report.page import SCRIPTS, asset, fill, plotly, render_page, scrip
 from undrift.report.summary import summarise
 from undrift.report.text import printable
 from undrift.report.watch.folder import Folder
+from undrift.runs.layout import RunFile
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -152,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
         made: dict[str, Callable[[], Answer]] = {
             "/runs": lambda: _json([entry.facts() for entry in self.server.folder.entries()]),
             "/view": lambda: _json(self.server.folder.view(names)),
-            "/report.html": lambda: self._report(names),
+            f"/{RunFile.REPORT}": lambda: self._report(names),
         }
         if asked.path in made:
             return made[asked.path]()
@@ -164,7 +165,7 @@ class Handler(BaseHTTPRequestHandler):
         run = self.server.folder.together(names)
         if run is None:
             raise Answer("there is no such run", status=HTTPStatus.NOT_FOUND)
-        return Answer(render_page(run, summarise(run)), "text/html", name="report.html")
+        return Answer(render_page(run, summarise(run)), "text/html", name=str(RunFile.REPORT))
 
     def _send(self, answer: Answer, held: str | None = None) -> None:
         tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'

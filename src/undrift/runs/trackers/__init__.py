@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undrift.config import UndriftError, unknown
+from undrift.runs.layout import RunFile
+from undrift.runs.rows import read_rows
 
 NAMES = ("tensorboard", "mlflow", "wandb")
 """all trackers, which are also the names of the extras that they need"""
@@ -127,13 +129,10 @@ class Trackers:
         self._tell(lambda one: one.begin(trial, self._before(trial, after)))
 
     def _before(self, trial: Trial, after: int) -> Values:
-        path, found = self._folder / "metrics.jsonl", {}
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        for row in map(json.loads, lines):
-            here = (row["algorithm"], row["seed"]) == (trial.algorithm, trial.seed)
-            if here and row["round"] <= after:
-                found[row["round"]] = numbers(row)
-        return found
+        path = self._folder / RunFile.METRICS
+        text = path.read_bytes() if path.exists() else b""
+        rows = (row for _, row in read_rows(text, {(trial.algorithm, trial.seed)}))
+        return {row["round"]: numbers(row) for row in rows if row and row["round"] <= after}
 
     def row(self, row: Mapping[str, Any]) -> None:
         """A row of metrics, as it stands in metrics.jsonl."""

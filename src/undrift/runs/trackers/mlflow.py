@@ -12,6 +12,7 @@ import sqlalchemy  # noqa: F401
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
+from undrift.runs.layout import RunFile
 from undrift.runs.trackers import Trial, Values
 
 TRIAL, ROUND, FAILURE = "undrift.trial", "undrift.round", "undrift.failure"
@@ -20,7 +21,7 @@ TRIAL, ROUND, FAILURE = "undrift.trial", "undrift.round", "undrift.failure"
 
 class MLflow:
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "mlflow"
+        self._folder = folder / RunFile.MLFLOW
         self._client: MlflowClient | None = None
         self._run: str | None = None
         self._logged = 0

@@ -8,12 +8,13 @@ from urllib.parse import quote
 
 from torch.utils.tensorboard import SummaryWriter
 
+from undrift.runs.layout import RunFile
 from undrift.runs.trackers import Trial, Values
 
 
 class TensorBoard:
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "tensorboard"
+        self._folder = folder / RunFile.TENSORBOARD
         self._writer: SummaryWriter | None = None
 
     def begin(self, trial: Trial, before: Values) -> None:

@@ -1,0 +1,76 @@
+"""Layout of a run directory: what its files are called, and what each of them holds."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+
+
+class RunFile(Enum):
+    """A file or folder of a run directory: `run / RunFile.METRICS`; `holds` says what is in it."""
+
+    EXPERIMENT = "experiment.json", "settings, and facts about data and model"
+    SETTINGS = "experiment.toml", "settings, for `undrift run`; forks need `undrift fork`"
+    ENVIRONMENT = "environment.json", "versions, machine and engine of each session"
+    METRICS = "metrics.jsonl", "one row per algorithm, seed and evaluation, written as they come"
+    COLUMNS = "metrics.parquet", "the same as columns, written when a session ends"
+    PARTITION = "partition.json", "samples of each class per client, first seed"
+    FAILURES = "failures.json", "trials that ended early, and why"
+    LOG = "run.log", "what happened when"
+    CHECKPOINTS = "checkpoints", "last two states of every trial; not needed by a finished run"
+    MODELS = "models", "deployed models, by parameter names, as safetensors"
+    CHECKSUMS = "checksums.json", "SHA-256 of models and settings, CRC-32 of rows and failures"
+    ORIGIN = "origin", "states of the run that this one was forked from"
+    TENSORBOARD = "tensorboard", "for `tensorboard --logdir`"
+    MLFLOW = "mlflow", "for `mlflow ui`"
+    WANDB = "wandb", "for `wandb sync`"
+    REPORT = "report.html", "the report: open it in a browser"
+    TABLE_MD = "table.md", "results, as Markdown"
+    TABLE_TEX = "table.tex", "results, as LaTeX"
+    TABLE_CSV = "table.csv", "results, in full"
+    SEEDS_CSV = "seeds.csv", "results of each seed"
+    FIGURES = "figures", "figures for a paper"
+
+    def __init__(self, filename: str, holds: str) -> None:
+        self.filename, self.holds = filename, holds
+
+    def __str__(self) -> str:
+        return self.filename
+
+    __fspath__ = __str__
+
+
+HOLDS = {file.filename: file.holds for file in RunFile}
+"""what a file of this name holds"""
+
+
+def model_file(run: Path, trial: str) -> Path:
+    """The model that a trial ended with."""
+    return run / RunFile.MODELS / f"{trial}.safetensors"
+
+
+def origin_file(run: Path, seed: int) -> Path:
+    """The state that the trials of a forked run start from, on one seed."""
+    return run / RunFile.ORIGIN / f"seed{seed}.safetensors"
+
+
+def trial_folder(run: Path, trial: str) -> Path:
+    """The checkpoints of a trial, and what its clients remember."""
+    return run / RunFile.CHECKPOINTS / trial
+
+
+def checkpoint_file(folder: Path, round: int) -> Path:
+    """The state of a trial after a round, in the folder of the trial."""
+    return folder / f"round-{round:06d}.safetensors"
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """All checkpoints of a trial, the newest first."""
+    return sorted(folder.glob("round-*.safetensors"), key=round_of, reverse=True)
+
+
+def round_of(path: Path) -> int:
+    """The round that a checkpoint's name tells."""
+    found = re.fullmatch(r"round-(\d+)", path.stem)
+    return int(found[1]) if found else -1
