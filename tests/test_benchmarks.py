@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks import __main__ as bench
 from benchmarks import draw, tables
 from benchmarks.contestants import RULES, player
 from benchmarks.measure import Sgemm, count_flop
@@ -115,6 +116,20 @@ def test_tables_show_medians_ratios_and_shares_of_the_peak() -> None:
     assert cells == ["Threads", "0.5", "**6.00**", "6", "8", "10", "300", "2.1"]
     assert "1.45" in text  # MimeLite's pass over the data is one more to five
     assert "no room" in tables.scale_tables(scale())
+
+
+def test_check_fails_below_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads is 6 times as fast as the naive loop; what was stored before does not count."""
+    result = engines()["W1"]
+    monkeypatch.setattr(bench, "measure_engines", lambda *_: result)
+    monkeypatch.setattr(bench, "measure_alone", lambda _: {})
+    monkeypatch.setattr(bench, "store_results", lambda *_: None)
+    monkeypatch.setattr(bench, "load_results", lambda _: {"W1": result | {"must": 99}})
+    bench.main("W2", check=True)
+    result["must"] = 6.5
+    bench.main("W2")
+    with pytest.raises(SystemExit, match=r"^W2: Threads is 6\.00 × naive, must be 6\.5$"):
+        bench.main("W2", check=True)
 
 
 def test_the_page_gets_tables_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
