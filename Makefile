@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test check format docs bench bench-peers bench-scale bench-draw clean
+.PHONY: help venv demo test slow check format docs bench bench-peers bench-scale bench-draw clean
 
 help: ## list the targets
 	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
@@ -30,6 +30,9 @@ demo: $(READY) ## compare the optimisers on a small problem and write demo-repor
 
 test: $(READY) ## run the tests, in parallel
 	$(BIN)/pytest -n auto --maxprocesses 8
+
+slow: $(READY) ## run the slow tests; UNDRIFT_TEST_DATA names the folder of the real data
+	$(BIN)/pytest -m slow -rs -n auto --maxprocesses 8
 
 check: $(READY) ## check the format, the lint rules and the types
 	$(BIN)/ruff format --check .

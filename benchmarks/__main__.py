@@ -1,10 +1,11 @@
 """One round of each engine beside the same round as a plain PyTorch loop, in turn: `make bench`.
 
-    python -m benchmarks [W1 W4 ...] [--repetitions N] [--epochs N] [--json]
+    python -m benchmarks [W1 W4 ...] [--repetitions N] [--epochs N] [--json] [--check]
 
 measures the named workloads (all without names), replaces their part of results/engines.json and
-prints the tables. The rules and the time of import are measured along with W1. Read the ratios,
-which come from one run each; seconds depend on the machine and its mood.
+prints the tables; --check fails where one of them is slower than it must be. The rules and the time
+of import are measured along with W1. Read the ratios, which come from one run each; seconds depend
+on the machine and its mood.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json as text
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 import cyclopts
@@ -28,7 +28,7 @@ from benchmarks.measure import (
     load_results,
     store_results,
 )
-from benchmarks.tables import engine_tables
+from benchmarks.tables import below_must, engine_tables, fastest
 from benchmarks.workloads import WORKLOADS, Workload, naive
 
 IMPORTS = 7
@@ -88,7 +88,13 @@ def measure_imports() -> dict[str, Any]:
     return {**circumstances(), "seconds": [fresh(code) for _ in range(IMPORTS)]}
 
 
-def main(*names: str, repetitions: int = 5, epochs: int | None = None, json: bool = False) -> None:
+def main(
+    *names: str,
+    repetitions: int = 5,
+    epochs: int | None = None,
+    json: bool = False,
+    check: bool = False,
+) -> None:
     """Measure and print.
 
     Parameters
@@ -101,22 +107,27 @@ def main(*names: str, repetitions: int = 5, epochs: int | None = None, json: boo
         Passes over the data in each of them, in place of their own.
     json
         Print the results as JSON in place of tables.
+    check
+        Exit with 1 if the fastest engine does not reach the `must` of a measured workload.
     """
     torch.set_num_threads(1)
     chosen = [work for name, work in WORKLOADS.items() if not names or name.startswith(names)]
     if not chosen:
         raise SystemExit(f"{' '.join(names)}: no such workload; there are {', '.join(WORKLOADS)}")
+    measured = {}
     for work in chosen:
         if epochs is not None:
             work = replace(work, local=replace(work.local, epochs=epochs))
         result = measure_engines(work, repetitions) | {"alone": measure_alone(work)}
+        measured[work.name] = result
         store_results("engines", {work.name: result})
         if work.name == "W1":
-            fastest = min(present(), key=lambda engine: median(result["seconds"][engine]))
-            rules = measure_rules(work, fastest, repetitions)
+            rules = measure_rules(work, fastest(result), repetitions)
             store_results("engines", {"rules": rules, "imports": measure_imports()})
     results = load_results("engines")
     print(text.dumps(results, indent=1) if json else engine_tables(results))
+    if check and (slow := below_must(measured)):
+        raise SystemExit("\n".join(slow))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,23 @@ def ratios(result: dict[str, Any]) -> dict[str, float]:
     return {name: middle["naive"] / seconds for name, seconds in middle.items()}
 
 
+def fastest(result: dict[str, Any]) -> str:
+    """The engine that needed the least time; the naive loop is none."""
+    times = ratios(result)
+    return max(result["workers"], key=lambda engine: times[engine])
+
+
+def below_must(results: dict[str, Any]) -> list[str]:
+    """A line for each workload whose fastest engine is not as fast as it must be."""
+    lines = []
+    for name, result in workload_results(results).items():
+        engine = fastest(result)
+        ratio, must = ratios(result)[engine], result["must"]
+        if ratio < must:
+            lines.append(f"{name}: {engine} is {ratio:.2f} × naive, must be {must:g}")
+    return lines
+
+
 def engine_tables(results: dict[str, Any]) -> str:
     """Workloads and engines, rules, and the time of import."""
     parts = []
@@ -65,9 +82,8 @@ def _engines(found: dict[str, dict[str, Any]]) -> str:
     )
     rows = []
     for name, result in found.items():
-        times = ratios(result)
-        best = max(result["workers"], key=lambda engine: times[engine])
-        for engine, ratio in times.items():
+        best = fastest(result)
+        for engine, ratio in ratios(result).items():
             seconds = median(result["seconds"][engine])
             workers = result["workers"].get(engine, 1)
             peak = median(result["gflop/s"][f"sgemm {workers}"])

@@ -1,6 +1,7 @@
 """The benchmarks compare equal work, and their tables and figures come out of their results."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks import __main__ as bench
 from benchmarks import draw, tables
 from benchmarks.contestants import RULES, player
 from benchmarks.measure import Sgemm, count_flop
+from benchmarks.peers import __main__ as peers
 from benchmarks.workloads import WORKLOADS, Workload, naive
 
 
@@ -117,10 +120,25 @@ def test_tables_show_medians_ratios_and_shares_of_the_peak() -> None:
     assert "no room" in tables.scale_tables(scale())
 
 
+def test_check_fails_below_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads is 6 times as fast as the naive loop; what was stored before does not count."""
+    result = engines()["W1"]
+    monkeypatch.setattr(bench, "measure_engines", lambda *_: result)
+    monkeypatch.setattr(bench, "measure_alone", lambda _: {})
+    monkeypatch.setattr(bench, "store_results", lambda *_: None)
+    monkeypatch.setattr(bench, "load_results", lambda _: {"W1": result | {"must": 99}})
+    bench.main("W2", check=True)
+    result["must"] = 6.5
+    bench.main("W2")
+    with pytest.raises(SystemExit, match=r"^W2: Threads is 6\.00 × naive, must be 6\.5$"):
+        bench.main("W2", check=True)
+
+
 def test_the_page_gets_tables_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "DOCS", tmp_path)
-    naive = {"contestant": "naive loop", "seconds": 1.5, "steps": [1150], "steps by decay": 1150.0}
-    peers = {"W1": {"table": [naive | {"startup": 2.0, "megabytes": 300.0}]}}
+    naive = {"contestant": "naive loop", "seconds": 1.5, "naive": 1.5, "steps": [1150]}
+    naive |= {"steps by decay": 1150.0, "startup": 2.0, "megabytes": 300.0}
+    peers = {"W1": {"table": [naive]}}
     monkeypatch.setattr(draw, "PEERS", tmp_path / "peers.json")
     draw.PEERS.write_text(json.dumps(peers))
     monkeypatch.setattr(draw, "load_results", {"engines": engines(), "scale": scale()}.get)
@@ -142,3 +160,34 @@ def test_the_page_gets_tables_and_figures(tmp_path: Path, monkeypatch: pytest.Mo
     before = page.read_text()
     draw.main()
     assert page.read_text() == before
+
+
+def test_peers_that_were_not_measured_keep_their_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "results.json"
+
+    def session(pace: float, *arguments: str) -> None:
+        def run(contestant: peers.Contestant, *_: object) -> dict[str, Any]:
+            one = {"library": contestant.script, "version": "1", "seconds": [pace], "steps": [8]}
+            return one | {"steps by decay": [8.0], "startup": 1, "shutdown": 1, "megabytes": 9}
+
+        monkeypatch.setattr(peers, "run", run)
+        monkeypatch.setattr(peers, "install", lambda *_: None)
+        monkeypatch.setattr(sys, "argv", ["peers", "--out", str(out), *arguments])
+        peers.main()
+
+    session(4.0, "--work", "W1", "--only", "ours", "flower")
+    session(2.0, "--work", "W2", "--only", "ours", "flower")
+    session(1.0, "--work", "W1", "--only", "ours")
+    found = json.loads(out.read_text())
+    seconds = {
+        name: [(row["contestant"].split()[0], row["seconds"], row["naive"]) for row in one["table"]]
+        for name, one in found.items()
+        if name in ("W1", "W2")
+    }
+    again, before = [("naive", 1.0, 1.0), ("ours", 1.0, 1.0)], [("flower", 4.0, 4.0)]
+    assert seconds["W1"] == [*again, *before, again[0]]
+    assert [row[1] for row in seconds["W2"]] == [2.0] * 4
+    assert found["W1"]["runs"].keys() == found["W2"]["runs"].keys()
+    assert capsys.readouterr().out.count("| flower 1, 1 thread in 2 actors | 4.000 | 1.00 |") == 2

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 
 import pytest
+from jinja2 import Template
 
 import undrift
 from undrift.cli.app import application
+from undrift.runs.reading import FORMAT
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -64,6 +67,20 @@ def test_commands_exist(page: str) -> None:
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (DOCS / page).read_text(encoding="utf-8")):
         assert "://" in target or (DOCS / page).parent.joinpath(target).exists(), target
+
+
+def test_the_reference_has_every_public_name() -> None:
+    pytest.importorskip("sphinx")
+    kinds = run_path(str(DOCS / "conf.py"))["KINDS"]
+    pages = [path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")]
+    text = "".join(Template(page).render(kinds) for page in pages if "{eval-rst}" in page)
+    named = re.findall(r"^\.\. (?:auto\w+|py:data):: undrift\.(\w+)$", text, flags=re.MULTILINE)
+    assert set(undrift.__all__) - set(named) == set()
+
+
+def test_the_page_on_what_is_public_tells_the_format_of_runs() -> None:
+    text = (DOCS / "public.md").read_text(encoding="utf-8")
+    assert re.findall(r"format (\d+)", text) == [str(FORMAT)]
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
     python -m benchmarks.peers --work W1 W2 --rounds 5 --repetitions 3
 
 Every contestant runs in a process of its own, and all take turns: naive, ours, peers, naive, ...
-Medians over all rounds but the first of each process. Read the ratios, not the seconds.
+Medians over all rounds but the first of each process. Read the ratios, not the seconds: each is to
+the naive loop of the same session. What a session does not measure stays in the results.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.work import CLIENTS, WORKS, Work, family
 
@@ -165,9 +167,26 @@ def summary(contestant: Contestant, runs: list[dict]) -> dict:
     }
 
 
+def measured(runs: dict[Contestant, list[dict]], date: str) -> dict[str, Any]:
+    """What a session found out about a workload: the rows of the table, and all runs."""
+    rows = [summary(contestant, done) for contestant, done in runs.items()]
+    naive = next(row["seconds"] for row in rows if "naive" in row["contestant"])
+    return {
+        "table": [row | {"date": date, "naive": naive} for row in rows],
+        "runs": {str(contestant): done for contestant, done in runs.items()},
+    }
+
+
+def merge(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The results of a workload: those of now, and of contestants that did not run, from before."""
+    rows: dict[str, dict] = {}
+    for part in (before, now):
+        rows |= zip(part["runs"], part["table"], strict=True)
+    return {"table": list(rows.values()), "runs": before["runs"] | now["runs"]}
+
+
 def table(work: Work, rows: list[dict]) -> str:
     """All rows as Markdown, the fastest first."""
-    base = next(row["seconds"] for row in rows if "naive" in row["contestant"])
     lines = [
         f"{work.name}: {work.about}, {CLIENTS} clients, {work.epochs} epochs: "
         f"{CLIENTS * work.steps} steps a round",
@@ -179,9 +198,9 @@ def table(work: Work, rows: list[dict]) -> str:
         if "failed" in row:
             lines.append(f"| {row['contestant']} | {row['failed']} | | | | | |")
             continue
-        steps = ", ".join(map(str, row["steps"]))
+        steps, ratio = ", ".join(map(str, row["steps"])), row["naive"] / row["seconds"]
         lines.append(
-            f"| {row['contestant']} | {row['seconds']:.3f} | {base / row['seconds']:.2f} | {steps} "
+            f"| {row['contestant']} | {row['seconds']:.3f} | {ratio:.2f} | {steps} "
             f"| {row['steps by decay']:.0f} | {row['megabytes']:.0f} | {row['startup']:.1f} |"
         )
     return "\n".join(lines)
@@ -202,11 +221,9 @@ def main() -> None:
 
     needed = dict.fromkeys(c.environment for c in some if c.environment)
     reasons = {name: install(name, envs) for name in needed}
-    results: dict[str, object] = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "machine": machine(),
-        "environments": ENVIRONMENTS,
-    }
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
+    results: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    results |= {"date": date, "machine": machine(), "environments": ENVIRONMENTS}
     for work in (WORKS[name] for name in given.work):
         rounds = given.rounds if work.name == "W1" else max(1, given.rounds // 3)
         runs: dict[Contestant, list[dict]] = {c: [] for c in some}
@@ -219,11 +236,10 @@ def main() -> None:
                     sofar.append(run(contestant, work, rounds, envs, given.patience))
                 news = sofar[-1].get("failed") or f"{sofar[-1]['seconds']} s"
                 say(f"{work.name} {repetition + 1}/{given.repetitions} {contestant}: {news}")
-        rows = [summary(contestant, done) for contestant, done in runs.items()]
-        raw = {str(contestant): done for contestant, done in runs.items()}
-        results[work.name] = {"table": rows, "runs": raw}
+        now = measured(runs, date)
+        results[work.name] = merge(results.get(work.name, {"table": [], "runs": {}}), now)
         given.out.write_text(json.dumps(results, indent=1) + "\n")
-        print(table(work, rows), end="\n\n", flush=True)
+        print(table(work, results[work.name]["table"]), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":
