@@ -14,6 +14,7 @@ import pytest
 
 from tests.report.directory import ACCURACY, A, Accuracies, B, make_run, page_of
 from undrift.config import UndriftError
+from undrift.measure.quantities import METRICS
 from undrift.report import (
     csv_table,
     latex_table,
@@ -30,7 +31,6 @@ from undrift.report.read import renamed
 from undrift.report.score import RMSE
 from undrift.report.student import Estimate, quantile
 from undrift.report.units import brief, common_prefix, percent, prefix
-from undrift.runs.reading import METRICS
 
 
 def rows_of(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 const KEEP = { none: 0, some: 0.6, much: 0.85 };
 
-const smoothing = (panel) => (panel.dataset.exact ? 0 : KEEP[state.smooth]);
+const smoothing = (panel) => (panel.dataset.total ? 0 : KEEP[state.smooth]);
 
 // An exponential moving average that starts at the first value and steps over gaps.
 function smooth(values, keep) {
@@ -21,11 +21,11 @@ function metricOf(panel) {
 }
 
 // Whether the reader chose to see one parameter group of this metric, which is kept as a mean only.
-const ofGroup = (metric) => state.group !== "" && ["gsi", "factor"].includes(metric);
+const ofGroup = (metric) => state.group !== "" && metric in data.by_group;
 
 function meanOf(arm, metric) {
   if (ofGroup(metric)) {
-    const lines = arm.sheets[`group_${metric}`] || [];
+    const lines = arm.sheets[data.by_group[metric]] || [];
     const line = lines[arm.groups.indexOf(state.group)];
     return line ? { x: arm.sheets.x[state.x], y: line, sd: null } : { x: [], y: [], sd: null };
   }
@@ -123,7 +123,7 @@ function scaleOf(panel, drawn) {
   const [lowest, middle, highest] = [0, 0.5, 1].map((share) => quantile(values, share));
   const wanted = state.scale === "log" || (state.scale === "auto" && highest > 50 * middle);
   return {
-    log: Boolean(panel.dataset.positive) && wanted && lowest > 0,
+    log: Boolean(panel.dataset.log) && wanted && lowest > 0,
     lowest, decades: Math.log10(highest / lowest),
   };
 }
@@ -134,7 +134,7 @@ function note(text, more) {
 
 function drawCurves(panel) {
   const drawn = curves(panel);
-  const aim = panel.dataset.metric === "accuracy" ? data.target : null;
+  const aim = panel.dataset.target ? data.target : null;
   const { log, lowest, decades } = scaleOf(panel, drawn);
   if (log) {
     for (const trace of drawn) if (trace.fill) trace.y = trace.y.map((v) => Math.max(v, lowest));

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undrift.measure.quantities import QUANTITIES
 from undrift.report.palette import ink, inks
 from undrift.report.read import Run
 from undrift.report.rows import Floats
+from undrift.report.score import ACCURACY, LOSS
 from undrift.report.text import printable
 from undrift.report.units import percent, prefix
 from undrift.system.files import replace_file
@@ -138,17 +140,12 @@ def _draw_partition(figure: Any, counts: NDArray[np.int64]) -> None:
 
 def _overview(run: Run) -> list[Draw]:
     """What the overview shows: the first four of these that the run has data for."""
-    main, name = ("accuracy", "Accuracy") if run.recorded("accuracy") else ("loss", "Test loss")
-    wanted = [
-        (main, "round", f"{name} by round"),
-        (main, "bytes", f"{name} by traffic"),
-        ("h_norm", "round", "Norm of the server's correction"),
-        ("drift", "round", "Client drift"),
-        ("x_norm", "round", "Norm of the model"),
-    ]
+    main = ACCURACY.metric if run.recorded(ACCURACY.metric) else LOSS.metric
+    titles = {(main, x): f"{QUANTITIES[main].title} by {word}" for x, word in _BY.items()}
+    titles |= {(one, "round"): QUANTITIES[one].title for one in ("h_norm", "drift", "x_norm")}
     panels: list[Draw] = [
         partial(plot_curves, run=run, metric=metric, x=x, title=title)
-        for metric, x, title in wanted
+        for (metric, x), title in titles.items()
         if run.recorded(metric) and run.recorded(x)
     ]
     if len(run.partitions) == 1:
@@ -177,21 +174,15 @@ _CURVES = {
 }
 """figures of curves: metric and x-axis of each panel"""
 
-_NAMES = {
-    "accuracy": "Test accuracy (%)",
-    "loss": "Test loss",
-    "gsi": "Diversity of the updates, GSI",
-    "x_norm": "Norm of the model, ‖x‖",
-    "h_norm": "Norm of the correction, ‖h‖",
-    "drift": "Client drift (RMS distance)",
-}
+_BY = {"round": "round", "bytes": "traffic"}
+"""x-axes of the main curves of the overview, in words"""
 
 
 def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None:
     """The mean of each algorithm with a band of one sd; a cross where a seed diverged."""
-    scale = 100.0 if metric == "accuracy" else 1.0
-    log = metric != "accuracy" and _wide(run, metric)
-    unit, label = _x_axis(run, x)
+    quantity = QUANTITIES[metric]
+    scale, log = quantity.factor, quantity.scale == "log" and _wide(run, metric)
+    unit, label = x_axis(run, x)
     for index, (arm, style) in enumerate(zip(run.arms, inks(run.arms), strict=True)):
         (mean, sd), along = arm.band(metric), arm.band(x)[0] / unit
         line = {"color": style.colour, "zorder": 3 + 0.01 * index}
@@ -208,7 +199,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
                 ax.plot(curve[x][alone] / unit, scale * curve[metric][alone], linewidth=0.6, **line)
             if seed in arm.failures:
                 ax.plot(*_end(curve[x] / unit, scale * curve[metric]), "x", markersize=5, **line)
-    if metric == "accuracy" and run.target is not None:
+    if metric == ACCURACY.metric and run.target is not None:
         ax.axhline(100 * run.target, color="#777777", linewidth=0.7, linestyle=(0, (2, 2)))
         ax.annotate(
             f"{percent(run.target)} %",
@@ -222,7 +213,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
         )
     if log:
         ax.set_yscale("log")
-    ax.set(xlabel=label, ylabel=_NAMES[metric], title=title)
+    ax.set(xlabel=label, ylabel=quantity.full_title, title=title)
     ax.margins(x=0.01)
     ax.set_xlim(left=0)
 
@@ -257,11 +248,10 @@ def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
 
 
-def _x_axis(run: Run, x: str) -> tuple[float, str]:
-    if x == "round":
-        return 1.0, "Round"
-    unit, name = prefix(run.largest(x) / 5)
-    return unit, f"Traffic, down and up ({name}B)" if x == "bytes" else f"Compute ({name}FLOP)"
+def x_axis(run: Run, x: str) -> tuple[float, str]:
+    """The unit of an axis that suits the run, and its title."""
+    unit, letter = prefix(run.largest(x) / 5) if QUANTITIES[x].prefixed else (1.0, "")
+    return unit, QUANTITIES[x].axis_title(letter)
 
 
 def _end(x: Floats, y: Floats) -> tuple[Floats, Floats]:

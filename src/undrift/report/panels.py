@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undrift.report.figures import MOST_CLIENTS
+from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODELS, QUANTITIES
+from undrift.report.figures import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
 from undrift.report.rows import Floats
-from undrift.report.units import prefix
-from undrift.runs.reading import LISTS, METRICS
 
 MOST_POINTS = 500
 """points that an interactive curve has at most; longer runs are thinned evenly"""
@@ -25,9 +24,9 @@ MOST_COLUMNS = 200
 
 def panel_data(run: Run) -> dict[str, Any]:
     """All that the page's script draws from; values are rounded to six digits."""
-    axes = _axes(run)
+    axes = {x: x_axis(run, x) for x in AXES if run.recorded(x)}
     recorded = [metric for metric in METRICS if run.recorded(metric)]
-    scales = {metric: _scale(metric) for metric in recorded}
+    scales = {metric: QUANTITIES[metric].factor for metric in recorded}
     scales |= {x: 1 / unit for x, (unit, _) in axes.items()}
     return {
         "arms": [
@@ -37,6 +36,7 @@ def panel_data(run: Run) -> dict[str, Any]:
         "axes": {x: {"title": title} for x, (_, title) in axes.items()},
         "switches": _switches(run, axes),
         "target": None if run.target is None else round(100 * run.target, 4),
+        "by_group": BY_GROUP,
         "partitions": [_partition(counts) for counts in run.partitions.values()],
     }
 
@@ -79,7 +79,7 @@ def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
     keep = _thin(arm.shared_rounds.size, MOST_COLUMNS)
     found = {name: arm.sheet(name) for name in LISTS}
     lines = {
-        name: [_numbers(line) for line in _scale(name) * sheet[keep].T]
+        name: [_numbers(line) for line in QUANTITIES[name].factor * sheet[keep].T]
         for name, sheet in found.items()
         if sheet is not None
     }
@@ -89,44 +89,23 @@ def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
 
 def group_names(arm: Arm) -> list[str]:
     """What to call the parameter groups that FedGLAD told apart."""
-    sheets = (arm.sheet("group_gsi"), arm.sheet("group_factor"))
+    sheets = [arm.sheet(name) for name in BY_GROUP.values()]
     count = max((sheet.shape[1] for sheet in sheets if sheet is not None), default=0)
     if count == len(arm.groups):
         return list(arm.groups)
     return ["all parameters"] if count == 1 else [f"group {i}" for i in range(1, count + 1)]
 
 
-def _scale(metric: str) -> float:
-    return 100.0 if "accuracy" in metric or metric == "coverage" else 1.0
-
-
-def _axes(run: Run) -> dict[str, tuple[float, str]]:
-    """Axis → unit and title."""
-    axes = {"round": (1.0, "Round")}
-    for x, words, symbol in (
-        ("bytes", "Traffic of all clients, down and up", "B"),
-        ("flops", "Compute of all clients", "FLOP"),
-    ):
-        if run.recorded(x):
-            unit, letter = prefix(run.largest(x) / 5)
-            axes[x] = (unit, f"{words} ({letter}{symbol})")
-    if run.recorded("seconds"):
-        axes["seconds"] = (1.0, "Time of the simulation (s)")
-    return axes
-
-
 def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
     """The choices above the plots; one with a single option is left out."""
-    names = {"round": "Rounds", "bytes": "Traffic", "flops": "Compute", "seconds": "Seconds"}
-    models = {"cloud": "Cloud", "aggregate": "Aggregate", "all": "All clients"}
     groups: list[tuple[str, str, list[tuple[str, str]]]] = [
-        ("x", "x-axis", [(x, names[x]) for x in axes]),
+        ("x", "x-axis", [(x, QUANTITIES[x].title) for x in axes]),
         (
             "model",
             "Model",
             [
                 ("deployed", "Deployed"),
-                *((m, name) for m, name in models.items() if run.recorded(f"{m}_loss")),
+                *((m, name) for m, name in MODELS.items() if run.recorded(f"{m}_loss")),
             ],
         ),
         (

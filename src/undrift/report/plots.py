@@ -8,9 +8,8 @@ import numpy as np
 
 from undrift.report.panels import group_names
 from undrift.report.read import Arm, Run
+from undrift.report.score import ACCURACY
 from undrift.report.sections import SECTIONS, Panel
-
-FLAGS = ("models", "exact", "positive")
 
 
 def plot_sections(run: Run) -> str:
@@ -45,7 +44,7 @@ def _figure(run: Run, panel: Panel, wide: bool) -> str:
         own = [
             _own_plot(panel, place, arm)
             for place, arm in places
-            if arm.sheet(panel.metric) is not None
+            if arm.sheet(panel.quantity.name) is not None
         ]
         plots = f'<div class="each">{"".join(own)}</div>'
     else:
@@ -57,11 +56,18 @@ def _figure(run: Run, panel: Panel, wide: bool) -> str:
 
 
 def _plot(panel: Panel, more: str = "") -> str:
-    flags = "".join(f' data-{name}="1"' for name in FLAGS if getattr(panel, name))
+    one, digits = panel.quantity, panel.quantity.digits.replace("g", "~g")  # d3 keeps zeros
+    told = {
+        "models": panel.models,
+        "total": one.total,
+        "log": one.scale == "log",
+        "target": one is ACCURACY.quantity,
+    }
+    flags = "".join(f' data-{name}="1"' for name, holds in told.items() if holds)
     return (
         f'<div class="plot" role="img" aria-label="{escape(panel.title)}"'
-        f' data-kind="{panel.kind}" data-metric="{panel.metric}"'
-        f' data-title="{escape(panel.axis)}" data-digits="{panel.digits}"{flags}{more}></div>'
+        f' data-kind="{panel.kind}" data-metric="{one.name}"'
+        f' data-title="{escape(one.axis_title())}" data-digits="{digits}"{flags}{more}></div>'
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError, shortened
+from undrift.measure.quantities import QUANTITIES
 from undrift.report.rows import Floats, Rows
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 from undrift.runs.reading import (
@@ -45,9 +46,10 @@ class TrialRecord:
     def __getitem__(self, metric: str) -> Floats:
         if metric == "round":
             return self.rounds.astype(np.float64)
-        if metric == "bytes":
-            return self.values["bytes_down"] + self.values["bytes_up"]
-        return self.values[metric]
+        parts = QUANTITIES[metric].sum_of if metric in QUANTITIES else ()
+        return (
+            np.sum([self.values[part] for part in parts], axis=0) if parts else self.values[metric]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,9 +244,10 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
 
 def _score(experiment: Mapping[str, Any], curves: Collection[TrialRecord]) -> Score:
     """Accuracy; the test loss where there are no right answers, which then is a squared error."""
-    if not any(np.isfinite(curve["loss"]).any() for curve in curves):
-        return ACCURACY
-    if any(np.isfinite(curve["accuracy"]).any() for curve in curves):
+    accuracy, loss = (
+        any(np.isfinite(score.of(curve)).any() for curve in curves) for score in (ACCURACY, LOSS)
+    )
+    if accuracy or not loss:
         return ACCURACY
     return RMSE if experiment.get("loss", "mse") == "mse" else LOSS
 

@@ -13,17 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.config import UndriftError
+from undrift.measure.quantities import KEYS, LISTS, METRICS
 from undrift.runs.layout import RunFile
-from undrift.runs.reading import (
-    LISTS,
-    METRICS,
-    broken,
-    is_json,
-    is_number,
-    is_whole,
-    missing,
-    parsed,
-)
+from undrift.runs.reading import broken, is_json, is_number, is_whole, missing, parsed
 
 Floats = NDArray[np.float64]
 TrialKey = tuple[str, int]
@@ -150,7 +142,7 @@ class Rows:
         self._trials.setdefault((name, seed), Trial()).add(t, values, lists)
 
 
-KNOWN = {*METRICS, *LISTS, "algorithm", "label", "seed", "round"}
+KNOWN = {*METRICS, *LISTS, *KEYS}
 
 
 def _value(path: Path, where: str, metric: str, value: Any) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from undrift.measure.quantities import QUANTITIES, Quantity
 from undrift.report.student import Bounds, Estimate
 
 if TYPE_CHECKING:
@@ -19,24 +20,30 @@ if TYPE_CHECKING:
 class Score:
     """A result on the test set.
 
-    metric   what it is made from in metrics.jsonl
-    name     what people call it; `about` explains it
-    unit     of its values, `gap` that of differences
-    scaled   how its intervals are taken, if in any special way
-    lower    whether less is better
+    quantity  what it is made from in metrics.jsonl
+    name      what people call it; `about` explains it
+    gap       the unit of differences
+    scaled    how its intervals are taken, if in any special way
+    lower     whether less is better
     """
 
-    metric: str
+    quantity: Quantity
     name: str
     about: str
-    unit: str = ""
     gap: str = ""
     scaled: str = ""
-    scale: float = 1.0
-    digits: str = ".4g"
     lower: bool = True
     root: bool = False
     bounds: Bounds | None = None
+
+    @property
+    def metric(self) -> str:
+        """The name of the quantity."""
+        return self.quantity.name
+
+    @property
+    def unit(self) -> str:
+        return self.quantity.unit
 
     @property
     def gap_bounds(self) -> Bounds | None:
@@ -68,7 +75,7 @@ class Score:
 
     def number(self, value: float, sign: str = "") -> str:
         """A result, or a difference of two, in a table."""
-        return f"{self.scale * value:{sign}{self.digits}}"
+        return f"{self.quantity.factor * value:{sign}{self.quantity.digits}}"
 
     def numbers(self, estimate: Estimate) -> str:
         """A mean with its spread, if it has one."""
@@ -81,16 +88,16 @@ class Score:
 
 
 ACCURACY = Score(
-    *("accuracy", "accuracy", "Accuracy on the test set", "%", "points"),
+    *(QUANTITIES["accuracy"], "accuracy", "Accuracy on the test set", "points"),
     scaled="Those of accuracies are taken on the logit scale, so they end within 0 and 100 %.",
-    scale=100.0,
-    digits=".2f",
     lower=False,
     bounds=(0.0, 1.0),
 )
-LOSS = Score("loss", "loss", "Loss on the test set, where less is better")
+LOSS = Score(QUANTITIES["loss"], "loss", "Loss on the test set, where less is better")
 RMSE = Score(
-    *("loss", "RMSE", "Root of the mean squared error on the test set, where less is better"),
+    QUANTITIES["loss"],
+    "RMSE",
+    "Root of the mean squared error on the test set, where less is better",
     scaled="Those of RMSEs are taken on the logarithmic scale, so they end above 0.",
     root=True,
     bounds=(0.0, math.inf),

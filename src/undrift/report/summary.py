@@ -11,7 +11,7 @@ import numpy as np
 from undrift.config import UndriftError, unknown
 from undrift.report.read import Arm, Run, TrialRecord
 from undrift.report.rows import Floats
-from undrift.report.score import Score
+from undrift.report.score import ACCURACY, Score
 from undrift.report.student import Bounds, Estimate
 
 
@@ -110,7 +110,7 @@ def summarise(run: Run, baseline: str | None = None) -> list[Row]:
 
 def first_hit(curve: TrialRecord, target: float | None) -> int | None:
     """The place in a curve where it first meets the target."""
-    hits = np.flatnonzero(curve["accuracy"] >= (math.inf if target is None else target))
+    hits = np.flatnonzero(ACCURACY.of(curve) >= (math.inf if target is None else target))
     return int(hits[0]) if hits.size else None
 
 

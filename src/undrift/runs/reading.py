@@ -15,18 +15,6 @@ from numpy.typing import NDArray
 from undrift.config import UndriftError
 from undrift.runs.layout import RunFile
 
-METRICS = (
-    *("accuracy", "cloud_accuracy", "aggregate_accuracy", "all_accuracy", "validation_accuracy"),
-    *("loss", "cloud_loss", "aggregate_loss", "all_loss", "validation_loss", "train_loss"),
-    *("x_norm", "h_norm", "h_cosine", "drift", "gsi", "factor", "label_similarity"),
-    *("delivered", "dropped", "coverage", "client_accuracy_worst", "client_accuracy_sd"),
-    *("bytes_down", "bytes_up", "flops", "seconds"),
-)
-"""what every curve has, if only as NaN"""
-
-LISTS = ("group_gsi", "group_factor", "client_accuracy")
-"""what has several values in a round: one for each parameter group, or quantiles over clients"""
-
 FORMAT = 1
 """of run directories: "format" in experiment.json, which the oldest lack"""
 

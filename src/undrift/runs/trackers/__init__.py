@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from undrift.config import UndriftError, unknown
+from undrift.measure.quantities import KEYS
 from undrift.runs.layout import RunFile
 from undrift.runs.rows import read_rows
 
@@ -169,7 +170,7 @@ def numbers(row: Mapping[str, Any]) -> dict[str, float]:
                 found[f"{key}/min"] = min(values)
                 found[f"{key}/mean"] = math.fsum(values) / len(values)
                 found[f"{key}/max"] = max(values)
-        elif _finite(value) and key not in ("round", "seed"):
+        elif _finite(value) and key not in KEYS:
             found[key] = float(value)
     return found
 
