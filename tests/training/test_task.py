@@ -284,7 +284,7 @@ def shared() -> nn.Module:
     ("make", "says"),
     [
         (lambda: Masked(persistent=True), "'mask' is not finite.*persistent=False"),
-        (shared, "'1.seen' and '2.seen' are one tensor"),
+        (shared, "'1.seen' and '2.seen' share one tensor"),
         (lambda: nn.LazyLinear(3), "'weight' has no shape yet"),
         (lambda: nn.Linear(4, 3).requires_grad_(False), "no trainable parameters"),
     ],

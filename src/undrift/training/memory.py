@@ -1,9 +1,17 @@
-"""What clients remember: in memory while it fits, in files beyond that.
+"""Client state: in memory up to a budget, in files beyond that.
 
-Each tensor of a record has a slab, a file of equal slots; a row is one client's slot in every slab.
-Rows are never changed in place: a new version goes to a slot that nobody refers to. So whatever an
-index describes (`Store.flush`) stays readable, bit for bit, until `Store.keep` lets go of it, and a
-crash loses what came after the last checkpoint but nothing else.
+Each tensor of a record has a slab, a file of equal slots; a record has the same slot in every slab.
+An in-memory table with a row for each client says which slot is current; `flush` copies it into an
+index, which a checkpoint saves.
+
+Crash safety: a slot that an index refers to is never overwritten. A new version of a record goes to
+a free slot, so every index restores bit for bit until `keep` is called without it, and a crash
+loses only what was written after the last checkpoint. The order matters:
+
+1. `flush`: write the slots, fsync the slabs, fsync the folder;
+2. the caller saves the index durably;
+3. `keep`: free the slots of older indices. Done before 2, a crash could find the old index's slots
+   overwritten and no new index.
 """
 
 from __future__ import annotations
@@ -27,23 +35,28 @@ from undrift.system.lock import Lock
 from undrift.training.slab import Field, Slab
 
 BUDGET = 256 * 2**20
+"""default memory budget of a store, bytes"""
+
 OVERHEAD = 1024
-"""bytes that a tensor takes in memory beside its numbers, about"""
+"""approximate memory of a tensor beside its data, bytes"""
 
 Index = dict[str, Tensor]
-"""The rows of a store at one moment: their form, ids, slots, checksums and numbers."""
+"""Snapshot of a store's table: record form, client ids, slots, checksums, ints and floats."""
 
 _COLUMNS = [("ids", "int64"), ("slots", "int64"), ("fresh", "bool")]
+"""slots: the slot of the current record, or -1 if it is only in the cache.
+fresh: the slot was written after the last `flush`. No index refers to it, so it is free as soon as
+the record is replaced. Any other slot stays pinned, even if replaced, until `keep`."""
 
 
 class Store(Mapping[int, Struct]):
-    """Records by client, in ascending order of their ids.
+    """Records by client id, in ascending order.
 
-    folder  where the slabs are; if not given, temporary files, made only if needed
-    budget  bytes of records kept in memory; the least recently used go to the slabs
+    folder  where the slabs are; if not given, temporary files, created only if needed
+    budget  bytes of records kept in memory; the least recently used are moved to the slabs
 
-    A record is a `Struct` of tensors, ints and floats; all records have the same form. They come
-    back on the device that the last one came from. Any thread may read while another one writes.
+    A record is a `Struct` of tensors, ints and floats; all records have the same form. They are
+    returned on the device of the last one that was put. Safe for many readers and one writer.
     """
 
     def __init__(self, folder: str | Path | None = None, budget: int = BUDGET) -> None:
@@ -51,22 +64,22 @@ class Store(Mapping[int, Struct]):
         self.budget = budget
         self._lock = None if folder is None else Lock(folder)
         self._mutex = threading.Lock()
-        self._places: dict[int, int] = {}  # of clients in the table
+        self._places: dict[int, int] = {}  # client id -> row of the table
         self._cache: OrderedDict[int, Struct] = OrderedDict()  # least recently used first
         self._end = 0  # slots from here on have never been used
-        self._free: list[int] = []
+        self._free: list[int] = []  # slots below _end that neither the table nor an index uses
         self._slabs: list[Slab] = []  # opened when first needed
-        self._settle("{}")
+        self._set_form("{}")
 
     @classmethod
     def restore(cls, folder: str | Path, index: Index, budget: int = BUDGET) -> Store:
         """The store as it was when `flush` returned this index.
 
-        Nothing that lies in the folder is overwritten before `keep` says what may be.
+        Nothing in the folder is overwritten before the first `keep`: other indices stay valid.
         """
         store = cls(folder, budget)
         try:
-            store._adopt(index)
+            store._load_index(index)
         except BaseException:
             store.close()
             raise
@@ -82,17 +95,19 @@ class Store(Mapping[int, Struct]):
                     self._cache.move_to_end(client)
                     return self._cache[client].map(_to, self._devices)
                 row = self._table[place].copy()
+            # Read without the mutex, so that readers do not wait for each other's disk access.
+            # Meanwhile a writer may replace the record and reuse its slot; the row then differs.
             found = [slab.read(client, int(row["slots"])) for slab in self._slabs]
             with self._mutex:
                 if row.tobytes() != self._table[place].tobytes():
-                    continue  # another thread has put a new record meanwhile
+                    continue
                 for slab, (_, checksum), expected in zip(
                     self._slabs, found, row["sums"], strict=True
                 ):
                     if checksum != expected:
                         raise slab.damage(client, "its checksum is wrong")
                 record = self._record([tensor for tensor, _ in found], row)
-                self._admit(client, record)
+                self._cache_record(client, record)
                 return record.map(_to, self._devices)
 
     def __contains__(self, client: object) -> bool:
@@ -106,30 +121,30 @@ class Store(Mapping[int, Struct]):
             return iter(sorted(self._places))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Store:
-        """The same records in a store without a folder."""
+        """A copy in a store without a folder."""
         copy = Store(budget=self.budget)
         for client, record in self.items():
             copy.put(client, record)
         return copy
 
     def put(self, client: int, record: Struct) -> None:
-        """Remember this record of a client instead of its last one."""
+        """Set a client's record."""
         with self._mutex:
-            own = self._accept(client, record)
-            self._replace(client, self._told(own), slot=-1)
-            self._admit(client, own)
+            own = self._check(client, record)
+            self._update_row(client, self._numbers_of(own), slot=-1)
+            self._cache_record(client, own)
 
     def draft(self) -> Draft:
-        """Records that are to be remembered together."""
+        """A transaction: records that are put together, on `commit`."""
         return Draft(self)
 
     def flush(self) -> Index:
-        """Write what is only in memory, wait for the disk, and describe the rows as they are now.
+        """Write all records to disk, durably, and return an index for `restore`.
 
-        The index can be restored until `keep` is called without it.
+        The index pins its slots until `keep` is called without it.
         """
         if self.folder is None:
-            raise UndriftError("a store without a folder cannot be restored; give Store(folder)")
+            raise UndriftError("a store without a folder cannot be restored; use Store(folder)")
         with self._mutex:
             rows = self._table[: len(self)]
             for client in rows["ids"][rows["slots"] < 0].tolist():
@@ -137,22 +152,26 @@ class Store(Mapping[int, Struct]):
             for slab in self._slabs:
                 slab.sync()
             with writing(self.folder):
-                sync(self.folder)
-            rows["fresh"] = False
+                sync(self.folder)  # the slabs' names, if they are new
+            rows["fresh"] = False  # from here on the index refers to these slots
             index = {name: rows[name].copy() for name in self._columns}
         index["form"] = np.array(bytearray(self._form.encode()))
         return {name: torch.from_numpy(column) for name, column in index.items()}
 
     def keep(self, indices: Iterable[Index]) -> None:
-        """Make all slots free but those of these indices and of the rows as they are now."""
+        """Free all slots except those of these indices and of the current records.
+
+        Call it only after the newest index is on disk, and with no draft open: a draft's slots are
+        not in the table before `commit`.
+        """
         used = [index["slots"].numpy() for index in indices]
         with self._mutex:
             used.append(self._table["slots"][: len(self)])
-            slots = np.arange(self._end)[::-1]  # so that the lowest is taken first
+            slots = np.arange(self._end)[::-1]  # `_free` is popped at its end: lowest slot first
             self._free = slots[~np.isin(slots, np.concatenate(used))].tolist()
 
     def close(self) -> None:
-        """Let go of the files; what was not flushed is forgotten."""
+        """Close the files and release the folder; what was not flushed is lost."""
         for slab in self._slabs:
             slab.close()
         if self._lock is not None:
@@ -164,36 +183,36 @@ class Store(Mapping[int, Struct]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _accept(self, client: int, record: Struct) -> Struct:
-        """A record in memory of its own, if it has the form of all others."""
+    def _check(self, client: int, record: Struct) -> Struct:
+        """The record on the CPU; refuses one whose form differs from the others'."""
         form, own = _form(client, record), record.map(_own)
         if not self._places:
-            self._settle(form)
+            self._set_form(form)
         if form != self._form:
             raise UndriftError(
                 f"client {client}: the record is {form}, but all others are {self._form}; "
-                "records in a store must have the same form"
+                "all records of a store must have the same form"
             )
         self._devices = record.map(_device)
         return own
 
-    def _told(self, record: Struct) -> dict[str, Any]:
-        """The numbers of a record, which are in the table and not in slabs."""
+    def _numbers_of(self, record: Struct) -> dict[str, Any]:
+        """The ints and floats of a record by column: they are in the table, not in slabs."""
         leaves = dict(record.leaves())
         return {f"numbers.{name}": leaves[name] for name in self._numbers}
 
-    def _replace(self, client: int, numbers: dict[str, Any], slot: int) -> Any:
-        """Let a client's line tell of another record: in a slot, or in memory only."""
+    def _update_row(self, client: int, numbers: dict[str, Any], slot: int) -> Any:
+        """Point a client's row at a new record: in a slot, or in the cache only (-1)."""
         row = self._row(client)
-        if row["fresh"]:
+        if row["fresh"]:  # else an index may refer to the old slot: only `keep` can free it
             self._free.append(int(row["slots"]))
         row["slots"], row["fresh"] = slot, slot >= 0
         for name, number in numbers.items():
             row[name] = number
         return row
 
-    def _settle(self, form: str) -> None:
-        """Decide what all records look like."""
+    def _set_form(self, form: str) -> None:
+        """Set the form of all records: table columns, slab fields and cache size follow from it."""
         self._form = form
         self._template: Struct = json.loads(form, object_hook=lambda fields: Struct(**fields))
         self._devices = self._template.map(_device)
@@ -210,14 +229,17 @@ class Store(Mapping[int, Struct]):
         self._table = np.zeros(1, [*_COLUMNS, *numbers, sums])
         self._columns = ["ids", "slots", "sums", *(name for name, _ in numbers)]
         cost = sum(field.nbytes + OVERHEAD for field in self._fields)
-        self._room = self.budget // cost if cost else 0
+        self._room = self.budget // cost if cost else 0  # records that the cache may hold
 
-    def _adopt(self, index: Index) -> None:
-        """Take over the rows of an index."""
-        self._settle(index["form"].numpy().tobytes().decode())
+    def _load_index(self, index: Index) -> None:
+        """Fill the table from an index."""
+        self._set_form(index["form"].numpy().tobytes().decode())
         for field in self._fields:
-            if not field.name.replace(".", "_").isidentifier():  # it becomes the name of a file
-                raise UndriftError(f"{self.folder}: {field.name!r} is no name of a field")
+            if not field.name.replace(".", "_").isidentifier():  # it becomes a file name
+                raise UndriftError(
+                    f"{self.folder}: {field.name!r} is not a valid field name; "
+                    "resume from another checkpoint"
+                )
         ids = index["ids"].tolist()
         self._places = {client: place for place, client in enumerate(ids)}
         self._table = np.zeros(max(len(ids), 1), self._table.dtype)
@@ -229,15 +251,15 @@ class Store(Mapping[int, Struct]):
             last = int(self._table["slots"][place])
             self._end = max(self._end, last + 1)
             for slab in self._slabs:
-                slab.read(ids[place], last)  # a file that is too short is refused at once
+                slab.read(ids[place], last)  # fails now if a file is too short
 
     def _open(self) -> None:
-        """Open the slabs; whatever they hold counts as used."""
+        """Open the slabs; all slots in existing files count as used until `keep`."""
         self._slabs = [Slab(field, self.folder) for field in self._fields]
         self._end = max(map(len, self._slabs), default=0)
 
     def _row(self, client: int) -> Any:
-        """A client's line in the table, a new one if it has none."""
+        """A client's row of the table, added if missing."""
         if client not in self._places:
             place = len(self)
             if place == len(self._table):
@@ -247,15 +269,15 @@ class Store(Mapping[int, Struct]):
         return self._table[self._places[client]]
 
     def _record(self, tensors: Iterable[Tensor], row: Any) -> Struct:
-        """A record from its tensors and its line in the table."""
+        """A record from its tensors and its row of the table."""
         vectors = iter(tensors)
         numbers = (row[f"numbers.{name}"].item() for name in self._numbers)
         return self._template.map(
             lambda kind: next(numbers) if isinstance(kind, str) else next(vectors)
         )
 
-    def _admit(self, client: int, record: Struct) -> None:
-        """Keep a record in memory, and write what has no more room there."""
+    def _cache_record(self, client: int, record: Struct) -> None:
+        """Put a record into the cache; write and evict the least recently used beyond its size."""
         self._cache[client] = record
         self._cache.move_to_end(client)
         while len(self._cache) > self._room:
@@ -264,14 +286,14 @@ class Store(Mapping[int, Struct]):
             del self._cache[oldest]
 
     def _write(self, client: int) -> None:
-        """Write a record that is only in memory to a free slot."""
+        """Write a client's record to a free slot, if it is only in the cache."""
         row = self._row(client)
         if row["slots"] < 0:
             slot, row["sums"] = self._write_record(self._cache[client])
             row["slots"], row["fresh"] = slot, True
 
     def _write_record(self, record: Struct) -> tuple[int, list[int]]:
-        """Write a record to a free slot; the slot and the checksums."""
+        """Write a record to a free slot; returns the slot and the checksums."""
         if len(self._slabs) < len(self._fields):
             self._open()
         if not self._free:
@@ -279,37 +301,39 @@ class Store(Mapping[int, Struct]):
             self._free.append(self._end - 1)
         slot, leaves = self._free[-1], dict(record.leaves())
         sums = [slab.write(slot, leaves[slab.field.name]) for slab in self._slabs]
-        return self._free.pop(), sums
+        return self._free.pop(), sums  # only now: if a write failed, the slot is still free
 
 
 class Draft:
-    """New records of a store, which count from `commit` on, all at once.
+    """New records of a store, which take effect together on `commit`.
 
-    As many as the store's budget has room for are in memory, the others in free slots.
+    They are held in memory up to the store's budget, in free slots beyond that. The slots of a
+    draft that is never committed are lost until the next `keep`.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._records: dict[int, Struct] = {}
         self._written: dict[int, tuple[dict[str, Any], int, list[int]]] = {}
+        """client id -> numbers, slot and checksums"""
 
     def put(self, client: int, record: Struct) -> None:
-        """Take down a record; one for each client."""
+        """Add a client's record; at most one for each client."""
         store = self._store
         if store._bare and client in store and not any(record.leaves()):
-            return  # of algorithms without memory, only who took part is remembered
+            return  # stateless algorithms: the store only records who took part
         self._records[client] = record
         if len(self._records) * _cost(record) > store.budget:
             with store._mutex:
-                own = store._accept(client, self._records.pop(client))
-                self._written[client] = (store._told(own), *store._write_record(own))
+                own = store._check(client, self._records.pop(client))
+                self._written[client] = (store._numbers_of(own), *store._write_record(own))
 
     def commit(self) -> None:
-        """Remember all records instead of the clients' last ones."""
+        """Put all records into the store."""
         store = self._store
         with store._mutex:
             for client, (numbers, slot, sums) in self._written.items():
-                row = store._replace(client, numbers, slot)
+                row = store._update_row(client, numbers, slot)
                 row["sums"] = sums
                 store._cache.pop(client, None)
         for client, record in self._records.items():
@@ -317,13 +341,13 @@ class Draft:
 
 
 def _cost(record: Struct) -> int:
-    """Bytes that a record takes in memory; numbers are in the table anyway."""
+    """Bytes of a record's tensors in memory."""
     return sum(v.nbytes + OVERHEAD for _, v in record.leaves() if isinstance(v, Tensor))
 
 
 def _form(client: int, record: Struct) -> str:
-    """What a record looks like: {"h": ["float32", 10], "t": "int64"}."""
-    return _described(tuple(_kinds(f"client {client}: ", record)))
+    """The form of a record as JSON: {"h": ["float32", 10], "t": "int64"}."""
+    return _kinds_json(tuple(_kinds(f"client {client}: ", record)))
 
 
 def _kinds(place: str, record: Struct) -> Iterator[tuple[str, Any]]:
@@ -342,21 +366,19 @@ def _kinds(place: str, record: Struct) -> Iterator[tuple[str, Any]]:
 
 
 @lru_cache
-def _described(kinds: tuple[tuple[str, Any], ...]) -> str:
-    """The same as text."""
-
-    def told(kind: Any) -> Any:
+def _kinds_json(kinds: tuple[tuple[str, Any], ...]) -> str:
+    def plain(kind: Any) -> Any:
         if kind in (int, float):
             return f"{kind.__name__}64"
         if kind and isinstance(kind[0], torch.dtype):
             return [str(kind[0]).removeprefix("torch."), *kind[1]]
-        return {name: told(inner) for name, inner in kind}
+        return {name: plain(inner) for name, inner in kind}
 
-    return json.dumps(told(kinds))
+    return json.dumps(plain(kinds))
 
 
 def _own(value: Any) -> Any:
-    """A tensor on the CPU that takes no more memory than it needs; a number as it is."""
+    """A tensor on the CPU, not a view of larger storage; a number unchanged."""
     if not isinstance(value, Tensor):
         return value
     tensor = value.detach().cpu().contiguous()

@@ -1,4 +1,9 @@
-"""Slabs: files of equal slots, in which a store keeps what it has no room for in memory."""
+"""Slabs: files of equal slots, for records of a store that do not fit into memory.
+
+A slab knows nothing of crashes: `memory.Store` decides which slot is free, and never overwrites one
+that an index refers to. `write` is not durable before `sync`, and a crash may leave a slot half
+written; the checksum, which the store keeps in its index, tells.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from undrift.system.files import Damaged, writing
 
 @dataclass(frozen=True)
 class Field:
-    """A tensor that all records have."""
+    """Name, dtype and shape of a tensor that all records have."""
 
     name: str
     dtype: torch.dtype
@@ -30,7 +35,7 @@ class Field:
 
 
 class Slab:
-    """A file of equal slots, one tensor in each; a temporary one if there is no folder."""
+    """A file of equal slots, one tensor in each; a temporary file if there is no folder."""
 
     def __init__(self, field: Field, folder: Path | None) -> None:
         self.field = field
@@ -38,25 +43,25 @@ class Slab:
         self._path = folder and folder / f"{field.name}.slab"
         with writing(self):
             if self._path is None:
-                with tempfile.TemporaryFile() as file:
+                with tempfile.TemporaryFile() as file:  # already unlinked; the duplicate keeps it
                     self._file = os.dup(file.fileno())
             else:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         self._closing = weakref.finalize(self, os.close, self._file)
 
     def __str__(self) -> str:
-        return str(self._path or f"the temporary file of {self.field.name}")
+        return str(self._path or f"temporary file of {self.field.name}")
 
     def __len__(self) -> int:
-        """How many slots have been begun."""
+        """Number of slots in the file, including a last one half written."""
         return math.ceil(os.fstat(self._file).st_size / max(self.nbytes, 1))
 
     def close(self) -> None:
         self._closing()
-        self._file = -1  # which is no file, whatever the system opens next
+        self._file = -1  # invalid: the system may give the old number to another file
 
     def write(self, slot: int, tensor: Tensor) -> int:
-        """Write a tensor; its checksum."""
+        """Write a tensor; returns its CRC-32."""
         data, done = tensor.reshape(-1).view(torch.uint8).numpy().data, 0
         with writing(self):
             while done < self.nbytes:
@@ -64,7 +69,7 @@ class Slab:
         return zlib.crc32(data)
 
     def read(self, client: int, slot: int) -> tuple[Tensor, int]:
-        """The tensor in a slot, and its checksum as it is found."""
+        """The tensor in a slot, and the CRC-32 of what was read; the caller compares it."""
         tensor, done = torch.empty(self.nbytes, dtype=torch.uint8), 0
         data = tensor.numpy().data
         while done < self.nbytes:
@@ -78,12 +83,12 @@ class Slab:
         return tensor.view(self.field.dtype).reshape(self.field.shape), zlib.crc32(data)
 
     def sync(self) -> None:
-        """Wait until all is on the disk."""
+        """Wait until all writes are on disk (fsync)."""
         with writing(self):
             os.fsync(self._file)
 
     def damage(self, client: int, reason: str) -> Damaged:
         return Damaged(
-            f"{self}: the row of client {client} cannot be read ({reason}); bring the file back "
-            "from a copy, or go on from another checkpoint"
+            f"{self}: the row of client {client} cannot be read ({reason}); restore the file from "
+            "a backup, or resume from another checkpoint"
         )

@@ -1,4 +1,4 @@
-"""A task: an `nn.Module` and a loss, seen as functions of one flat vector."""
+"""A task: an `nn.Module` and a loss, as functions of one flat parameter vector."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from undrift.config import UndriftError, unknown
 from undrift.data.federated import Transform
 
 Loss = Callable[[Any, Tensor], Tensor]
-"""Outputs and targets to the mean loss over the batch."""
+"""loss(outputs, targets): the mean over the batch."""
 
 CHUNK = 256
-"""Samples in one forward pass when many are evaluated at once; more is slower and takes memory."""
+"""Samples per forward pass in evaluation; more is slower and takes more memory."""
 
 PADDING = -100
-"""A target that is none: it counts neither in the loss nor in the accuracy."""
+"""Target id ignored by loss and accuracy (torch's `ignore_index`)."""
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean of half the squared error."""
+    """Half the mean squared error."""
     return 0.5 * ((outputs.reshape(targets.shape) - targets) ** 2).mean()
 
 
 def next_token(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy over all tokens but PADDING: scores (N, C, T), targets (N, T)."""
+    """Mean cross-entropy over all tokens except PADDING: scores (N, C, T), targets (N, T)."""
     scores, tokens = outputs.transpose(1, 2).flatten(0, 1), targets.flatten().long()
     total = nn.functional.cross_entropy(scores, tokens, ignore_index=PADDING, reduction="sum")
     return total / (tokens != PADDING).sum().clamp(min=1)
@@ -43,22 +43,23 @@ LOSSES: dict[str, Loss] = {
 
 
 def suitable_loss(targets: Tensor) -> str:
-    """The loss for targets that are real numbers, a row of tokens or a class for each sample."""
+    """The name of the loss for float targets, rows of tokens, or one class per sample."""
     if targets.is_floating_point():
         return "squared_error"
     return "next_token" if targets.ndim > 1 else "cross_entropy"
 
 
 class Task:
-    """What clients learn.
+    """A model and a loss.
 
-    x0       the model's trainable parameters as one vector
-    x, g     the vectors whose views are the module's parameters and gradients at the moment
-    buffers0 its buffers (running statistics) as one vector, which is only ever averaged; buffers
-             with persistent=False are constants and stay where they are
-    groups   the sizes of the parameter tensors, in order (FedGLAD's groups), or as given
+    x0        initial trainable parameters as one vector
+    x, g      current parameters and gradients as vectors; the module's tensors are views of them,
+              so that a step copies nothing
+    buffers0  initial buffers (running statistics) as one vector, which the server averages;
+              buffers with persistent=False are constants and stay in the module
+    groups    sizes of FedGLAD's parameter groups, in order; one group per tensor if not given
 
-    Views spare a step the gathering of tensors; a task serves one thread at a time.
+    Not thread-safe: give each thread its own `replica`.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Task:
         device: str | torch.device = "cpu",
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise UndriftError(f"{model!r} is no model; give a torch.nn.Module")
+            raise UndriftError(f"{model!r} is not a model; give a torch.nn.Module")
         if isinstance(loss, str) and loss not in LOSSES:
             raise UndriftError(unknown("loss", loss, LOSSES))
         self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
@@ -85,7 +86,7 @@ class Task:
         lazy = [k for k, p in trained.items() if isinstance(p, nn.UninitializedParameter)]
         if lazy:
             raise UndriftError(
-                f"parameter {lazy[0]!r} has no shape yet; run the model once on a batch before"
+                f"parameter {lazy[0]!r} has no shape yet; run the model on one batch first"
             )
         self.names = tuple(trained)
         self.shapes = [p.shape for p in trained.values()]
@@ -108,7 +109,7 @@ class Task:
         return f"Task({type(self.model).__name__}, {loss}, {size}, {self.x0.device})"
 
     def _bind(self, model: nn.Module) -> None:
-        """Take a module, and make its parameters and gradients views of x and g."""
+        """Use this module, with its parameters and gradients as views of x and g."""
         self.model = model
         self._slots = [_owner(model, name) for name in self._buffers]
         self.trained = [p for p in model.parameters() if p.requires_grad]
@@ -124,12 +125,12 @@ class Task:
         return twin
 
     def split(self, vector: Tensor) -> list[Tensor]:
-        """A vector as views in the shapes of the parameters."""
+        """Views of a vector in the shapes of the parameters."""
         parts = torch.split(vector, self.sizes)
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def gather_gradients(self) -> None:
-        """Let every parameter's gradient be a view of the vector g."""
+        """Make every parameter's gradient a view of the vector g."""
         for p, g in zip(self.trained, self.split(self.g), strict=True):
             p.grad = g
 
@@ -139,12 +140,12 @@ class Task:
             owner._buffers[name] = buffer
 
     def taken(self, buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The buffers that are in the module now, under the names of those that were put in."""
+        """The module's current buffers, by the names in `buffers`."""
         held = (cast(Tensor, owner._buffers[name]) for owner, name in self._slots)
         return dict(zip(buffers, held, strict=True))
 
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
-        """The named parameter tensors that a vector stands for."""
+        """A parameter vector as named tensors."""
         return dict(zip(self.names, self.split(x), strict=True))
 
     def pack(self, buffers: dict[str, Tensor]) -> Tensor:
@@ -153,7 +154,7 @@ class Task:
         return torch.cat(parts) if parts else self.x0.new_empty(0)
 
     def unpack(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector as named buffers, in memory of their own; counters are rounded."""
+        """A vector as named buffers, copied; integer buffers are rounded."""
         if not self._buffers:
             return {}
         parts = torch.split(vector, [b.numel() for b in self._buffers.values()])
@@ -165,7 +166,7 @@ class Task:
         }
 
     def module(self, x: Tensor, buffers: Tensor | None = None) -> nn.Module:
-        """The model as an ordinary module that holds these parameters and buffers."""
+        """A plain `nn.Module` with these parameters and buffers."""
         model = copy.deepcopy(self.model)
         state = self.parameters(x) | self.unpack(self.buffers0 if buffers is None else buffers)
         model.load_state_dict({k: v.detach().clone() for k, v in state.items()}, strict=False)
@@ -174,7 +175,7 @@ class Task:
     def gradient(
         self, x: Tensor, buffers: dict[str, Tensor], inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mean loss and its gradient; `buffers` change as they do in training."""
+        """Mean loss and its gradient, in training mode: `buffers` are updated."""
         self.x.copy_(x)
         self.put(buffers)
         self.g.zero_()
@@ -193,7 +194,7 @@ class Task:
         targets: Tensor,
         transform: Transform | None = None,
     ) -> tuple[float, float]:
-        """Mean loss and, for classes and tokens, the share of right answers (else nan)."""
+        """Mean loss, and accuracy in [0, 1] for classes and tokens (else nan)."""
         return self.rates(*self.score(x, buffers, inputs, targets, transform))
 
     @torch.no_grad()
@@ -205,7 +206,7 @@ class Task:
         targets: Tensor,
         transform: Transform | None = None,
     ) -> tuple[float, int, int]:
-        """Total loss, right answers and all answers, which add up over parts of the samples."""
+        """Total loss, correct predictions and all predictions: sums, for `rates`."""
         loss, right, total = 0.0, 0, 0
         for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform):
             if answers := self.answers(wanted):
@@ -224,7 +225,7 @@ class Task:
         targets: Tensor,
         transform: Transform | None = None,
     ) -> Tensor:
-        """Right answers and all answers of each sample, for classes and tokens."""
+        """Correct and all predictions per sample, shape (2, samples), for classes and tokens."""
         parts = [
             torch.stack([outputs.argmax(1) == wanted, wanted != PADDING]).view(2, len(wanted), -1)
             for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform)
@@ -239,7 +240,7 @@ class Task:
         targets: Tensor,
         transform: Transform | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """What the model says of the samples, chunk by chunk, and what it should say."""
+        """Outputs and targets in evaluation mode, CHUNK samples at a time."""
         self.x.copy_(x)
         self.put(self.unpack(buffers))
         self.model.eval()
@@ -249,13 +250,13 @@ class Task:
             yield self.model(transform(some, None) if transform else some), wanted
 
     def rates(self, loss: float, right: int, total: int) -> tuple[float, float]:
-        """Mean loss and share of right answers, from totals."""
+        """Mean loss and accuracy in [0, 1], from the sums of `score`."""
         if not total:
             return math.nan, math.nan
         return loss / total, right / total if self.predicts else math.nan
 
     def answers(self, targets: Tensor) -> int:
-        """What the mean loss of these targets is over: samples, or tokens in sequences."""
+        """The number of terms in the mean loss: samples, or tokens that are not PADDING."""
         return int((targets != PADDING).sum()) if self.predicts else len(targets)
 
 
@@ -268,8 +269,8 @@ def _buffers(model: nn.Module) -> dict[str, Tensor]:
                 continue
             if buffer in names:
                 raise UndriftError(
-                    f"buffers {names[buffer]!r} and {name!r} are one tensor, of which clients "
-                    "could not have their own; keep it in one module, or set persistent=False"
+                    f"buffers {names[buffer]!r} and {name!r} share one tensor, so clients cannot "
+                    "have their own; keep it in one module, or register it with persistent=False"
                 )
             if not bool(torch.isfinite(buffer).all()):
                 raise UndriftError(

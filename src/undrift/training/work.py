@@ -1,4 +1,4 @@
-"""Local work: how many steps a client takes, of what size, on which of its samples."""
+"""Local work: number and size of a client's steps, and their mini-batches."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from undrift.config import Config, choice, real, whole
 from undrift.rng import stream
 
 Batch = np.ndarray
-"""Positions among a client's own samples."""
+"""Positions in the client's own samples."""
 
 
 @dataclass(frozen=True)
 class Local(Config):
-    """What a client does in a round.
+    """Local training of a client in one round.
 
-    lr, lr_decay   step size eta_t = lr * lr_decay^(t-1)
-    weight_decay   coupled L2, part of every gradient
-    batch_size     samples in a mini-batch
-    epochs, steps  amount of work: passes over the data (0.1 is a tenth of one), or a number of
-                   steps for every client; give one of them
-    batching       where batches come from:
-                   "bootstrap"  shuffle every epoch, fill the last batch up with random samples
-                                of the client (AdaBest)
-                   "wrap"       shuffle every epoch and read on into the next one (FedGBO)
-                   "drop"       shuffle every epoch, leave out a smaller last batch (FedGLAD)
-                   "keep"       shuffle every epoch, the last batch may be smaller
+    lr, lr_decay   step size eta_t = lr * lr_decay^(t-1) in round t
+    weight_decay   coupled L2, added to every gradient
+    batch_size     samples per mini-batch
+    epochs, steps  amount of work: passes over the client's data (may be fractional), or the
+                   number of steps of every client; give one of them; default: 1 epoch
+    batching       how batches are drawn; all but "full" shuffle in every epoch:
+                   "bootstrap"  fill the last batch up with random samples of the client (AdaBest)
+                   "wrap"       continue with the next epoch's order (FedGBO)
+                   "drop"       drop a last batch that is smaller (FedGLAD)
+                   "keep"       keep a last batch that is smaller
                    "full"       all samples in every batch
     """
 
@@ -49,7 +48,7 @@ class Local(Config):
 
     @property
     def fills(self) -> bool:
-        """Whether a batch is filled up with copies where a client has too few samples for it."""
+        """Whether batches repeat samples of a client that has fewer than `batch_size`."""
         return self.batching in ("bootstrap", "wrap")
 
     def lr_at(self, t: int) -> float:
@@ -57,7 +56,7 @@ class Local(Config):
         return self.lr * self.lr_decay ** (t - 1)
 
     def plan(self, seed: int, t: int, client: int, n: int) -> Sequence[Batch] | np.ndarray:
-        """The mini-batches of a client with n samples in round t, one row a local step."""
+        """The mini-batches of a client with n samples in round t, one row per local step."""
         if self.batching == "full":
             return np.tile(np.arange(n), (self.count(1), 1))
         rng = stream(seed, "batches", t, client)
@@ -80,7 +79,7 @@ class Local(Config):
         return np.concatenate(epochs)[:count]
 
     def count(self, per_epoch: int) -> int:
-        """Local steps, given the batches in one epoch."""
+        """Number of local steps, given the number of batches per epoch."""
         if self.steps is not None:
             return self.steps
         return max(1, round((1.0 if self.epochs is None else self.epochs) * per_epoch))
