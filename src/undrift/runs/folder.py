@@ -88,12 +88,14 @@ class RunFolder:
         found = self._read(RunFile.EXPERIMENT, self.facts)  # first, as it makes the folder a run
         wanted = {key: self.facts[key] for key in REPORT_ONLY}
         another = any(found.get(key) != value for key, value in wanted.items())
+        toml = self.folder / RunFile.SETTINGS
+        if not another and toml.exists():
+            return
+        self.sums.files.pop(RunFile.SETTINGS.filename, None)
         if another:
-            for file in (RunFile.EXPERIMENT, RunFile.SETTINGS):
-                self.sums.files.pop(file.filename, None)
-            self.sums.write()  # first, or a crash in between would look like damage
-        if another or not (self.folder / RunFile.SETTINGS).exists():
-            replace_file(self.folder / RunFile.SETTINGS, self.experiment.to_toml().encode())
+            self.sums.files.pop(RunFile.EXPERIMENT.filename, None)
+        self.sums.write()  # first, or a crash in between would look like damage
+        replace_file(toml, self.experiment.to_toml().encode())
         if another:
             self._write(RunFile.EXPERIMENT, found | wanted)
 

@@ -14,6 +14,7 @@ from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
 from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import labels
+from undrift.runs.checksums import Checksums
 from undrift.runs.entries import is_session
 from undrift.runs.layout import RunFile
 from undrift.runs.reading import FORMAT, read_experiment, read_names
@@ -63,11 +64,7 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
                 f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
                 f"{_told(facts[key])}; choose another folder with --out"
             )
-    if found.get("hash") != facts["hash"]:
-        raise UndriftError(
-            f"{path} was edited after the run began: its settings no longer make the hash "
-            f"{found.get('hash')}; undo that, or run the new settings in another folder"
-        )
+    _refuse_edited(path, found, facts["hash"])
     for key in DATA:
         if key in found and found[key] != facts[key]:
             raise UndriftError(
@@ -92,15 +89,22 @@ def stored_experiment(folder: Path) -> Experiment:
             f"{folder} cannot be gone on with from its settings alone ({error}); "
             "run the same experiment with the same folder from Python"
         ) from None
-    if toml.exists():
-        edited = Experiment.from_toml(toml).resolved()
-        for key, value in experiment.resolved().items():
-            if edited[key] != value:
-                raise UndriftError(
-                    f"{toml} was edited after the run began: {key} is {_told(edited[key])}, was "
-                    f"{_told(value)}; undo that, or run it with `undrift run {toml} --out FOLDER`"
-                )
+    _refuse_edited(path, found, experiment.hash)
+    if toml.exists() and Checksums(folder).wrong(toml):
+        raise UndriftError(
+            f"{toml} was edited after the run began, whose settings are in {path.name}; run it "
+            f"with `undrift run {toml} --out FOLDER`, or remove it: then it is written again"
+        )
     return experiment
+
+
+def _refuse_edited(path: Path, found: Mapping[str, Any], expected: str) -> None:
+    """Settings that no longer make the hash beside them."""
+    if found.get("hash") != expected:
+        raise UndriftError(
+            f"{path} was edited after the run began: its settings no longer make the hash "
+            f"{found.get('hash')}; undo that, or run the new settings in another folder"
+        )
 
 
 def last_data_dir(folder: Path) -> Path | None:

@@ -11,7 +11,10 @@ class RunFile(Enum):
     """A file or folder of a run directory: `run / RunFile.METRICS`; `holds` says what is in it."""
 
     EXPERIMENT = "experiment.json", "settings, and facts about data and model"
-    SETTINGS = "experiment.toml", "settings, for `undrift run`; forks need `undrift fork`"
+    SETTINGS = (
+        "experiment.toml",
+        "the settings as a file for `undrift run`; forks need `undrift fork`",
+    )
     ENVIRONMENT = "environment.json", "versions, machine and engine of each session"
     METRICS = "metrics.jsonl", "one row per algorithm, seed and evaluation, written as they come"
     COLUMNS = "metrics.parquet", "the same as columns, written when a session ends"
