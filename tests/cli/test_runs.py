@@ -261,7 +261,7 @@ def documented() -> dict[str, str]:
 def test_every_reference_can_be_cited_and_agrees() -> None:
     for name, reference in documented().items():
         assert name in WORKS, f"report/cite.py lacks {name}: {reference}"
-        if other := re.match(r"as (\w+)\.", reference):
+        if other := re.match(r"as (\w+)[.,]", reference):
             assert WORKS[name] == WORKS[other[1]]
             continue
         for work in re.split(r"; (?=[A-Z])", reference):

@@ -23,7 +23,7 @@ from undrift.config import UndriftError
 from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
-from undrift.engines import Auto, Compiled, Engine, Sequential, Threads
+from undrift.engines import Auto, Compiled, Engine, Prepared, Sequential, Threads
 from undrift.engines.native import library
 from undrift.engines.native.launch import LaunchQueue
 from undrift.engines.native.trainer import CompiledTrainer
@@ -244,7 +244,9 @@ def test_a_model_that_cannot_be_recorded_runs_in_python(
     _, data = federation("linear")
     task = Task(model(6, 4).double())
     engine = Compiled(2)
-    assert reason in prepare(engine, task, data, Local(batch_size=4))
+    prepared = prepare(engine, task, data, Local(batch_size=4))
+    assert reason in prepared.about
+    assert prepared.rounding == "python"
     if model is not Counts:
         assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
 
@@ -278,8 +280,8 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     task, data = federation("linear")
     engine = Auto(2)
-    told = prepare(engine, task, data, Local())
-    assert "in Python: there is no C++ compiler; install one" in told
+    prepared = prepare(engine, task, data, Local())
+    assert "in Python: there is no C++ compiler; install one" in prepared.about
     assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
 
 
@@ -357,7 +359,7 @@ def test_auto_chooses_by_the_task_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(time, "perf_counter", forbidden)
     task, data = federation("linear")
-    assert prepare(Auto(2), task, data, Local()) == "2 workers, compiled"
+    assert prepare(Auto(2), task, data, Local()) == Prepared("compiled", "2 workers, compiled")
 
 
 def test_workers_must_be_some() -> None:
@@ -371,13 +373,15 @@ def test_workers_must_be_some() -> None:
 @pytest.mark.parametrize("kind", [Sequential, Threads, Compiled])
 def test_errors_name_round_client_and_stage(kind: Callable[[], Engine]) -> None:
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        raise ValueError("no such loss")
+        raise ValueError("no such loss, nor compiled")
 
     _, data = federation("linear")
     task = Task(nn.Linear(6, 4).double(), loss)
     if kind is Compiled:
         engine = Compiled(2)
-        assert "no such loss" in prepare(engine, task, data, Local())
+        prepared = prepare(engine, task, data, Local())
+        assert prepared.about.endswith("a step fails: no such loss, nor compiled")
+        assert prepared.rounding == "python"  # which is no matter of how a sentence ends
     with pytest.raises(ClientError, match=r"round 1, client \d, local step 1: no such loss"):
         last(task, data, kind(), FedAvg())
 

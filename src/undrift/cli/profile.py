@@ -23,6 +23,7 @@ from undrift.later import Tensor
 
 if TYPE_CHECKING:
     from undrift.data.federated import FederatedData
+    from undrift.engines import Prepared
     from undrift.experiment.experiment import Experiment
     from undrift.training.task import Task
     from undrift.training.trainer import Trainer
@@ -156,8 +157,10 @@ class Alone:
 
         self.trainer = CompiledTrainer(task.replica())
 
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
-        return "one worker"
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
+        from undrift.engines import Prepared
+
+        return Prepared("compiled", "one worker")
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         return (job(self.trainer, item) for item in items)

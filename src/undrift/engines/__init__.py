@@ -3,8 +3,10 @@
 from functools import cache
 
 from undrift.config.choices import EngineName
-from undrift.engines.compiled import Auto, Compiled
-from undrift.engines.sequential import Engine, Sequential
+from undrift.engines.auto import Auto
+from undrift.engines.base import Engine, Prepared
+from undrift.engines.compiled import Compiled
+from undrift.engines.sequential import Sequential
 from undrift.engines.threads import Threads
 
 
@@ -19,7 +21,7 @@ def engine(name: EngineName, workers: int | None = None) -> Engine:
 
 @cache
 def usual_engine() -> Auto:
-    """The engine that serves whoever names none."""
+    """The engine that is used if none is given."""
     return Auto()
 
 
@@ -28,6 +30,7 @@ __all__ = [
     "Compiled",
     "Engine",
     "EngineName",
+    "Prepared",
     "Sequential",
     "Threads",
     "engine",

@@ -1,4 +1,4 @@
-"""One worker a core, each with one thread for arithmetic and a model of its own."""
+"""One worker per core, each with one thread for arithmetic and a model of its own."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from operator import length_hint
 from queue import SimpleQueue
-from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from undrift.config import UndriftError
+from undrift.engines.base import A, B, Prepared
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 
-A = TypeVar("A")
-B = TypeVar("B")
-
-
 BLOCK_SECONDS, LARGEST = 0.008, 16
-"""A worker takes so much work at once, and so many clients at most: fewer hands to shake."""
+"""A worker takes about this much work at once, at most 16 clients, to amortise scheduling."""
 
 
 class Threads:
@@ -45,8 +41,8 @@ class Threads:
         self._pace: dict[type, float] = {}  # seconds an item took, by the kind of job
         self._free: WeakKeyDictionary[Task, SimpleQueue[Trainer]] = WeakKeyDictionary()
 
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> str:
-        return f"{self.workers} workers, in Python"
+    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
+        return Prepared("python", f"{self.workers} workers, in Python")
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         pool, free = self._ready(task)

@@ -15,7 +15,7 @@ from undrift.arithmetic import in_one_thread
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.engines import Engine, usual_engine
+from undrift.engines import Engine, Prepared, usual_engine
 from undrift.federation.sampling import Sampler, Uniform, Urn
 from undrift.federation.server import Round as Round
 from undrift.federation.server import Server
@@ -121,12 +121,12 @@ def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:
         )
 
 
-def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> str:
-    """Let an engine get ready for batches of this data, and say what it does and why."""
+def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> Prepared:
+    """Let an engine get ready for batches of this data."""
     client = int(np.argmax(data.sizes))
     count = int(data.sizes[client])
     if count == 0:
-        return "nobody has samples"
+        return Prepared("python", "nobody has samples")
     rows = data.rows(client)[: count if local.batching == "full" else min(local.batch_size, count)]
     inputs, targets = data.batch(rows)
     _refuse_misfit(task, data, inputs[:2], targets[:2])

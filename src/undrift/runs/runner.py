@@ -18,7 +18,7 @@ from undrift.config import UndriftError
 from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.engines import Engine
+from undrift.engines import Engine, Prepared
 from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import State, prepare
@@ -95,9 +95,9 @@ def run(
         if not left:
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
-        chosen, about = _engine(files, engine, workers, first, experiment)
-        note = files.begin(engine=about, rounding=rounding(about), **session)
-        yield Event("start", note=about)
+        chosen, prepared = _engine(files, engine, workers, first, experiment)
+        note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
+        yield Event("start", note=prepared.about)
         for advice in filter(None, (note, experiment.advice(first[1]))):
             yield Event("note", note=advice)
         for trial in trials:
@@ -116,22 +116,17 @@ def _engine(
     workers: int | None,
     first: tuple[Task, FederatedData],
     experiment: Experiment,
-) -> tuple[Engine, str]:
-    """The engine, which must round numbers as in the sessions before, and how it is described."""
+) -> tuple[Engine, Prepared]:
+    """The engine, which must round numbers as in the sessions before, and how it runs."""
     chosen = make_engine(engine_of(files.sessions) if name == "auto" else name, workers)
-    about = prepare(chosen, *first, experiment.local)
-    if files.sessions and files.sessions[0].get("rounding") != rounding(about):
+    prepared = prepare(chosen, *first, experiment.local)
+    if files.sessions and files.sessions[0].get("rounding") != prepared.rounding:
         raise UndriftError(
             f"{files.folder} was begun with {files.sessions[0].get('engine')}, and this would be "
-            f"{about}: results would differ in rounding; make the same engine possible, or choose "
-            "another folder"
+            f"{prepared.about}: results would differ in rounding; make the same engine possible, "
+            "or choose another folder"
         )
-    return chosen, about
-
-
-def rounding(about: str) -> str:
-    """How an engine rounds numbers, from its description: compiled, or python."""
-    return "compiled" if about.endswith("compiled") else "python"
+    return chosen, prepared
 
 
 def engine_of(sessions: Sequence[Row]) -> EngineName:
