@@ -93,7 +93,7 @@ EXPERIMENTS = st.builds(
     every=st.integers(1, 99),
     validation=st.integers(0, 90),
     target=st.none() | st.floats(0.01, 1),
-    dropout=st.floats(0, 1),
+    dropout=st.floats(0, 1, exclude_max=True),
     all_clients=st.booleans(),
 )
 
