@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from undrift.config import UndriftError, text, whole
 from undrift.later import nn, torch
 from undrift.models.model import PAD, Model, Shape, features, layers
+from undrift.system.extras import require
 
 PADDING = "[PAD]"
 """What number 0 stands for among word pieces."""
@@ -48,7 +48,8 @@ class DistilBERT(Model):
                 f"{self}: these data are numbers of words, not of word pieces; give them "
                 "form='pieces', as in AGNews(form='pieces')"
             )
-        network = (self._random if self.weights is None else self._loaded)(_transformers(), classes)
+        transformers = require("transformers", "text", "DistilBERT")
+        network = (self._random if self.weights is None else self._loaded)(transformers, classes)
         config = network.config
         if words and len(words) != config.vocab_size:
             raise UndriftError(
@@ -112,12 +113,3 @@ def _quiet(logging: Any) -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _transformers() -> Any:
-    try:
-        return importlib.import_module("transformers")
-    except ImportError:
-        raise UndriftError(
-            "DistilBERT needs the library transformers: pip install 'undrift[text]'"
-        ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from undrift.config import UndriftError, unknown
 from undrift.data.files.formats import reading
 from undrift.data.text.words import lines
-from undrift.system.extras import needed
+from undrift.system.extras import require
 
 BLOCK = 65_536
 """Rows that are kept as text at a time."""
@@ -102,7 +103,8 @@ def _labels(cells: list[str]) -> np.ndarray:
 
 
 def _parquet(path: Path, target: str, client: str | None, features: Sequence[str] | None) -> Table:
-    package = needed(path, "polars", "pyarrow.parquet")
+    use = "pyarrow.parquet" if find_spec("pyarrow") and not find_spec("polars") else "polars"
+    package = require(use, "data", path)
     with reading(path, "Parquet"):
         if package.__name__ == "polars":
             header = list(package.read_parquet_schema(path))

@@ -17,7 +17,7 @@ from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text.words import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
 from undrift.later import Tensor, torch
-from undrift.system.extras import needed
+from undrift.system.extras import require
 
 LINES = ("stackoverflow.jsonl", "stackoverflow.jsonl.gz")
 HDF5 = ("stackoverflow_train.h5", "stackoverflow_test.h5")
@@ -167,7 +167,7 @@ def _json_lines(path: Path) -> Sentences:
 def _hdf5(
     path: Path, training: bool, users: int | None = None, most: int | None = None
 ) -> Sentences:
-    h5py = needed(path, "h5py")
+    h5py = require("h5py", "data", path)
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
         for user in islice(file["examples"], users):
             for text in file["examples"][user]["tokens"][:most]:

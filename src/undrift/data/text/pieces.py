@@ -9,7 +9,7 @@ from typing import Any
 from undrift.config import UndriftError
 from undrift.data.files.formats import reading
 from undrift.data.text.words import PAD, lines
-from undrift.system.extras import needed
+from undrift.system.extras import require
 
 PADDING, UNKNOWN, BEGIN, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 FILES = ("vocab.txt", "tokenizer.json")
@@ -28,7 +28,7 @@ class Pieces:
     """
 
     def __init__(self, where: str) -> None:
-        tokenizers = needed("word pieces", "tokenizers")
+        tokenizers = require("tokenizers", "text", "cutting texts into word pieces")
         path = _path(where)
         with reading(path, "tokenizer"):
             if path.suffix == ".json":
@@ -65,7 +65,7 @@ def _path(where: str) -> Path:
     path = Path(where).expanduser()
     if path.is_file():
         return path
-    hub = needed("word pieces", "huggingface_hub")
+    hub = require("huggingface_hub", "text", "cutting texts into word pieces")
     for name in FILES:
         if (path / name).is_file():
             return path / name
