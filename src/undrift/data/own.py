@@ -27,7 +27,7 @@ from torch import Tensor
 from undrift.config import UndriftError
 from undrift.data.federated import Transform
 from undrift.data.files.tables import read_table
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 
 
@@ -236,7 +236,7 @@ def _held_back(n: int, owners: np.ndarray | None, test: Any, seed: int) -> np.nd
         raise UndriftError(f"test={test!r}: must be a part between 0 and 1, or test data")
     if not test:
         return np.ones(n, dtype=bool)
-    return for_training(np.zeros(n) if owners is None else owners, 1 - test, seed)
+    return training_mask(np.zeros(n) if owners is None else owners, 1 - test, seed)
 
 
 def _columns(rows: Any, parts: Iterable[Callable[[Any], Any]]) -> tuple[np.ndarray, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from undrift.config import UndriftError, real, whole
 from undrift.data.files.fetch import data_dir
 from undrift.data.files.formats import read_bytes, reading, refuse
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise
@@ -102,7 +102,7 @@ class FEMNIST(FileSet):
             for path in whole:
                 for name, (images, labels) in sorted(read_leaf(path).items()):
                     key = zlib.crc32(name.encode())
-                    kept = for_training(np.zeros(len(labels)), self.share, key)
+                    kept = training_mask(np.zeros(len(labels)), self.share, key)
                     yield name, ((images[kept], labels[kept]), (images[~kept], labels[~kept]))
             if train or whole:
                 return

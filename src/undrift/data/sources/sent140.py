@@ -10,7 +10,7 @@ import numpy as np
 
 from undrift.config import UndriftError, choice, real, text, whole
 from undrift.data.files.fetch import File
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text.words import Bags, bags, most_frequent, table
@@ -67,7 +67,7 @@ class Sent140(TextSet):
         path = self.path(ARCHIVE, self.file)
         targets, owners, texts = self._tweets(path)
         everybody = np.zeros_like(owners)
-        train = for_training(owners if self.test == "user" else everybody, self.share)
+        train = training_mask(owners if self.test == "user" else everybody, self.share)
         counted = np.ones_like(train) if self.counted == "all" else train
         known = most_frequent(
             (texts[i].split(" ") for i in np.flatnonzero(counted)), self.vocabulary
