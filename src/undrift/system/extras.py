@@ -1,4 +1,4 @@
-"""Packages that only some data need, imported where they are used."""
+"""Optional packages, imported where they are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from undrift.config import UndriftError
 
 
 def needed(purpose: object, *packages: str) -> Any:
-    """The first of these packages that is installed, as a module."""
+    """Import the first of these packages that is installed; `purpose` begins the error."""
     for package in packages:
         try:
             return importlib.import_module(package)
