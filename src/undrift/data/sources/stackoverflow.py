@@ -15,7 +15,7 @@ from undrift.data.files.fetch import data_dir, find
 from undrift.data.files.formats import reading
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
-from undrift.data.text.words import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
+from undrift.data.text.words import NO_TARGET, PAD, Sequences, flatten, lines, most_frequent
 from undrift.later import Tensor, torch
 from undrift.system.extras import needed
 
@@ -111,7 +111,7 @@ class StackOverflow(TextSet):
         """Word numbers one after the other, the rows of the inputs, and targets."""
         number = {word: i for i, word in enumerate(known, PAD + 1)}
         unknown, begin, end = range(len(known) + 1, len(known) + SPECIAL)
-        tokens, rows = flattened(
+        tokens, rows = flatten(
             [
                 [begin, *(number.get(w, unknown) for w in text), end][: self.length + 1]
                 for text in texts

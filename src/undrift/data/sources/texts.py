@@ -14,7 +14,7 @@ from undrift.data.text.words import (
     Bags,
     Sequences,
     bags,
-    flattened,
+    flatten,
     most_frequent,
     sequences,
     words,
@@ -64,7 +64,7 @@ class ClassifiedTexts(TextSet):
         transform: Bags | Sequences
         if self.form == "pieces":
             pieces = Pieces(self.tokenizer)
-            tokens, rows = flattened(pieces(texts, self.length), len(pieces.words))
+            tokens, rows = flatten(pieces(texts, self.length), len(pieces.words))
             transform = Sequences(tokens, self.length, pieces.words)
         else:
             split = [words(text) for text in texts]
