@@ -1,11 +1,11 @@
-"""What decides the last bits of results: the processor, its libraries, and memory addresses.
+"""What affects rounding: the processor, its libraries, memory addresses, number of threads.
 
-Intel's MKL, which multiplies torch's matrices on x86, picks other instructions for operands that
-do not lie at a multiple of 64 bytes, and so rounds otherwise. `import undrift` asks it not to, by
-`MKL_CBWR=AUTO,STRICT` in the environment. MKL reads that once, at its first product: a process that
-multiplied before keeps its habits. Therefore tensors that come from outside (files, NumPy) are also
-moved to memory of torch's own by `aligned` (decision 0005). Sums depend on the number of threads
-as well: small models gain nothing from more than one, so there is `one_thread`.
+Intel's MKL, torch's matrix library on x86, picks other instructions for operands that are not
+aligned to 64 bytes, and so rounds differently. `import undrift` turns that off with
+`MKL_CBWR=AUTO,STRICT` in the environment. MKL reads it once, at its first product, which may have
+been before the import. Therefore `aligned` also copies tensors from outside (files, NumPy) to
+torch's own memory (decision 0005). Sums depend on the number of threads as well; small models gain
+nothing from more than one, so `one_thread` fixes it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ ALIGNMENT = 64
 
 
 def aligned(tensor: Tensor) -> Tensor:
-    """The tensor, where torch would have put it: a copy if it lies elsewhere."""
+    """The tensor, copied if its memory is not aligned to ALIGNMENT."""
     return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
 
 def misaligned(tensor: Tensor, by: int = 1) -> Tensor:
-    """A copy that lies `by` elements beyond where torch would put it, to see whether it matters."""
+    """A copy shifted by `by` elements from alignment, to test whether that matters."""
     room = torch.empty(tensor.numel() + by, dtype=tensor.dtype, device=tensor.device)
     return room[by:].view(tensor.shape).copy_(tensor)
 
 
 def facts() -> dict[str, str]:
-    """All on which the bits of a run depend beside its settings and its engine."""
+    """Everything that affects rounding, besides a run's settings and engine."""
     return {
         "undrift": __version__,
         "torch": torch.__version__,
@@ -54,7 +54,7 @@ def facts() -> dict[str, str]:
 
 
 def change(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """What to tell people whose run goes on where numbers are rounded otherwise."""
+    """The warning for a run that is resumed where rounding may differ; None if it is the same."""
     other = [
         f"{name} {before[name]}, now {now[name]}"
         for name in now
@@ -63,13 +63,13 @@ def change(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     if not other:
         return None
     return (
-        f"this run began with {'; '.join(other)}: from here on numbers may be rounded otherwise, "
-        "and the end may differ in its last digits from a run that stayed in one place"
+        f"this run began with {'; '.join(other)}: from here on rounding may differ, so the result "
+        "may differ in its last digits from that of an uninterrupted run"
     )
 
 
 def addresses_matter() -> bool:
-    """Whether matrix products round by the addresses of their operands, in this process."""
+    """Whether the rounding of matrix products depends on addresses, in this process."""
     generator = torch.Generator().manual_seed(0)
     for rows, inner, columns in (1, 50, 8), (16, 50, 10), (45, 100, 10):
         a = torch.randn(rows, inner, generator=generator)
@@ -80,7 +80,7 @@ def addresses_matter() -> bool:
 
 
 def _processor() -> str:
-    """The name of the processor, as far as the system tells it."""
+    """The processor's name, as far as the system provides it."""
     cpu = Path("/proc/cpuinfo")
     text = cpu.read_text(encoding="utf-8", errors="replace") if cpu.exists() else ""
     found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
@@ -95,7 +95,7 @@ def _mkl() -> str:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside the block torch computes with one thread; afterwards with as many as before."""
+    """Inside the block, torch computes with one thread; the number is restored after it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -107,7 +107,7 @@ def one_thread() -> Iterator[None]:
 def in_one_thread(
     make: Callable[P, Generator[T, None, None]],
 ) -> Callable[P, Generator[T, None, None]]:
-    """A generator whose own code has one thread, and whose consumer has as many as it likes."""
+    """Decorate a generator function: its own code runs with one thread, its consumer's does not."""
 
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:

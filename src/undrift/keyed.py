@@ -1,4 +1,4 @@
-"""Random tensors from a generator of our choice."""
+"""Redirects torch's random operators to a given generator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside the block, random tensors of this thread come from the generator given."""
+    """Inside the block, random operators of this thread draw from the given generator."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -19,7 +19,7 @@ class Keyed(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # or the first operator imports torch's compiler, which takes a second
+        return False  # else the first operator imports torch's compiler (about 1 s)
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,8 +1,8 @@
-"""torch, imported when it is first used.
+"""Lazy import of torch.
 
-What names and describes an experiment (algorithms, models, data sets, partitions) says
-`from undrift.later import torch`, so that the command line can list, check and refuse without the
-seconds that `import torch` takes. What trains imports torch itself.
+Modules that name and describe an experiment (algorithms, models, data sets, partitions) use
+`from undrift.later import torch`, so that the command line can list and check them without the
+seconds that `import torch` takes. Modules that train import torch itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class Later:
-    """Stands for a module until somebody asks for what is in it."""
+    """A module that is imported at the first access to an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name

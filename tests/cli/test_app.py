@@ -5,14 +5,20 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import MISSING, fields
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.report.directory import make_run
 from undrift.cli.app import COMMANDS, application, main
+from undrift.cli.compare import compare as COMPARE
+from undrift.experiment.experiment import Experiment
 from undrift.runs.identity import stored_experiment
 from undrift.runs.runner import run
+from undrift.training.work import Local
 
 QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
 
@@ -38,6 +44,35 @@ def test_compare_writes_a_run_and_a_report(
     ]
     assert (out / "report.html").stat().st_size > 100_000
     assert (out / "figures" / "overview.png").exists()
+
+
+def test_flags_have_the_defaults_of_the_settings() -> None:
+    """All but the seeds: the command line takes a number of them, and repeats more often."""
+    flags = {one.name: one.default for one in signature(COMPARE).parameters.values()}
+    settings = {one.name: one.default for one in (*fields(Experiment), *fields(Local))}
+    del settings["local"], settings["origin"], settings["seeds"]
+    assert settings.keys() <= flags.keys()
+    defaults = {name: one for name, one in settings.items() if one is not MISSING}
+    assert {name: flags[name] for name in defaults} == defaults
+
+
+def test_a_flag_reaches_its_setting(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "flags.toml"
+    local: dict[str, Any] = {
+        "lr": 0.2,
+        "lr_decay": 0.9,
+        "weight_decay": 0.1,
+        "batch_size": 8,
+        "steps": 3,
+    }
+    rest: dict[str, Any] = {"rounds": 7, "every": 2, "validation": 4, "target": 0.3, "dropout": 0.2}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in (local | rest).items()]
+    compare("fedavg", *flags, "--seeds=2", "--batching=keep", "--all-clients", "--dry-run")
+    file.write_text(capsys.readouterr().out)
+    made = Experiment.from_toml(file)
+    assert made.local == Local(**local, batching="keep")
+    assert {name: getattr(made, name) for name in rest} == rest
+    assert (made.seeds, made.all_clients, made.fairness) == ((0, 1), True, False)
 
 
 def test_another_target_is_reported_without_training_again(

@@ -143,7 +143,7 @@ def test_configs_are_frozen() -> None:
         ("", ["not a valid algorithm"]),
         ("AdaBest(", ["not a valid algorithm", "Name(parameter=value)"]),
         ("fedavg;fedavg", ["not a valid algorithm"]),
-        ("0.1+fedavg", ["'0.1' cannot stand before a '+'"]),
+        ("0.1+fedavg", ["'0.1' cannot come before '+'"]),
         ("FedProx(mu=0.1, mu=0.2)", ["given twice"]),
     ],
 )

@@ -98,7 +98,7 @@ def test_counts_and_labels_are_checked(tmp_path: Path, caplog: pytest.LogCapture
     for labels, says in (
         (np.arange(11), "12 training images but 11 labels"),
         (np.arange(12), "labels 0 to 11, expected 0 to 9"),
-        (np.zeros((12, 2)), "one byte a label"),
+        (np.zeros((12, 2)), "one byte per label"),
     ):
         file_set._read.cache_clear()
         write(tmp_path, {MNIST_NAMES[1]: gzip.compress(idx_bytes(labels.astype(np.uint8)))})
@@ -240,11 +240,11 @@ def test_cifar_that_is_not_what_it_should_be(tmp_path: Path) -> None:
     content = cifar10("python")
     first = "cifar-10-batches-py/data_batch_1"
     for wrong, says in (
-        ({b"labels": [0, 1], b"data": COLOUR[:2, :100]}, "'data' is no array of bytes"),
-        ({b"labels": [0, 1], b"data": [1, 2]}, "'data' is no array of bytes"),
-        ({b"labels": [0], b"data": COLOUR[:2]}, "'labels' is no list of 2 labels"),
-        ({b"labels": [0, b"x"], b"data": COLOUR[:2]}, "'labels' is no list of 2 labels"),
-        ({b"data": COLOUR[:2]}, "'labels' is no list of 2 labels"),
+        ({b"labels": [0, 1], b"data": COLOUR[:2, :100]}, "'data' must be an array of bytes"),
+        ({b"labels": [0, 1], b"data": [1, 2]}, "'data' must be an array of bytes"),
+        ({b"labels": [0], b"data": COLOUR[:2]}, "'labels' must be a list of 2 labels"),
+        ({b"labels": [0, b"x"], b"data": COLOUR[:2]}, "'labels' must be a list of 2 labels"),
+        ({b"data": COLOUR[:2]}, "'labels' must be a list of 2 labels"),
     ):
         write(tmp_path, content | {first: python2(wrong)})
         with pytest.raises(UndriftError, match=says):
@@ -256,7 +256,7 @@ def test_cifar_that_is_not_what_it_should_be(tmp_path: Path) -> None:
     for path in (tmp_path / "cifar-10-batches-py").iterdir():
         path.unlink()
     tar_gz(tmp_path / "cifar-10-python.tar.gz", content)
-    with pytest.raises(UndriftError, match="data_batch_1 is not in it"):
+    with pytest.raises(UndriftError, match="data_batch_1 is missing"):
         CIFAR10().load(0)
 
 

@@ -147,7 +147,7 @@ def test_newsgroups(folder):
     ("messages", "said"),
     [
         ({"20_newsgroups/sci.space/1": "a"}, "expected 20news-bydate-train/GROUP/MESSAGE"),
-        ({"20news-bydate-train/sci.space/1": "a"}, "found 1 messages of 1 groups"),
+        ({"20news-bydate-train/sci.space/1": "a"}, "found 1 training messages of 1 groups"),
     ],
 )
 def test_other_archives_are_refused(folder, messages, said):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.data.federated import FederatedData
-from undrift.data.partition.dealing import quotas, reassigned, rounded
+from undrift.data.partition.dealing import quotas, reassign, round_shares
 from undrift.data.partition.partitions import (
     IID,
     PARTITIONS,
@@ -221,34 +221,34 @@ def test_every_sample_of_a_class_is_as_likely():
     assert often == pytest.approx(np.full(7, 400 * 3 / 7), rel=0.2)
 
 
-def test_rounded_by_hand():
+def test_round_shares_by_hand():
     shares = np.array([[0.5, 0.25, 0.125, 0.125], [0.0, 0.125, 0.125, 0.75], [1.0, 0.0, 0.0, 0.0]])
     # times 12: 6, 3, 1.5, 1.5; halves become 2, and then there is room for 1 of the last class
-    assert rounded(shares, 12).tolist() == [[6, 3, 2, 1], [0, 2, 2, 8], [12, 0, 0, 0]]
-    assert rounded(np.array([[0.25, 0.25, 0.5]]), 10).tolist() == [[2, 2, 6]]
+    assert round_shares(shares, 12).tolist() == [[6, 3, 2, 1], [0, 2, 2, 8], [12, 0, 0, 0]]
+    assert round_shares(np.array([[0.25, 0.25, 0.5]]), 10).tolist() == [[2, 2, 6]]
 
 
-def test_reassigned_by_hand():
+def test_reassign_by_hand():
     # class 0 has 3 of 6. The lacking 3 come from stocks of 4, 10 and 20: ⌈3·4/34⌉ = 1 of class 2,
     # ⌈3·10/34⌉ = 1 of class 1, and ⌈3·20/34⌉ = 2 of class 3, but only 1 is still missing
-    taken = reassigned(np.array([6, 3, 2, 1]), np.array([3, 10, 4, 20]))
+    taken = reassign(np.array([6, 3, 2, 1]), np.array([3, 10, 4, 20]))
     assert taken.tolist() == [3, 1 + 3, 1 + 2, 1 + 1]
     # class 1 has run out by the time it is asked: it gave all to class 0
-    taken = reassigned(np.array([4, 1, 0]), np.array([0, 1, 5]))
+    taken = reassign(np.array([4, 1, 0]), np.array([0, 1, 5]))
     assert taken.tolist() == [0, 1, 4]
     # equal stocks give in the order of the classes
-    taken = reassigned(np.array([1, 0, 0]), np.array([0, 2, 2]))
+    taken = reassign(np.array([1, 0, 0]), np.array([0, 2, 2]))
     assert taken.tolist() == [0, 1, 0]
 
 
 @settings(deadline=None, derandomize=True, max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6))
-def test_reassigned_gives_what_was_asked_in_total(pairs):
+def test_reassign_gives_what_was_asked_in_total(pairs):
     wanted, stock = np.array(pairs).T
     wanted[-1] = 0
     while wanted.sum() > stock.sum():
         wanted //= 2
-    taken = reassigned(wanted, stock)
+    taken = reassign(wanted, stock)
     assert taken.sum() == wanted.sum()
     assert ((taken >= 0) & (taken <= stock)).all()
     assert (taken >= np.minimum(wanted, stock))[: np.argmax(wanted > stock) + 1].all()

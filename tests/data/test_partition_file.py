@@ -95,13 +95,13 @@ def test_other_data(path):
     ("change", "says"),
     [
         ({"order": np.array([4, 1, 6, 0, 2])}, "its content has the hash"),
-        ({"order": np.array([[4, 1]])}, "row of whole numbers"),
-        ({"order": np.array([0.5])}, "row of whole numbers"),
+        ({"order": np.array([[4, 1]])}, "row of integers"),
+        ({"order": np.array([0.5])}, "row of integers"),
         ({"facts": {"hash": "0123456789abcdef"}}, "its content has the hash"),
         ({"facts": {"samples": 8}}, "its content has the hash"),
         ({"facts": {"format": 2}}, "its format is 2"),
-        ({"facts": {"samples": "7"}}, "does not say so"),
-        ({"facts": {"labels": None}}, "does not say so"),
+        ({"facts": {"samples": "7"}}, "metadata are missing"),
+        ({"facts": {"labels": None}}, "metadata are missing"),
     ],
 )
 def test_a_file_that_was_changed(path, change, says):
@@ -116,9 +116,9 @@ def test_a_file_that_was_changed(path, change, says):
         ([0, 1], [0, 1], 7, "do not fit"),
         ([0, 1], [1, 2], 7, "do not fit"),
         ([0, 1], [], 7, "do not fit"),
-        ([0, 1, 2], [0, 2, 1, 3], 7, "do not grow"),
-        ([0, 7], [0, 2], 7, "beyond the 7"),
-        ([0, -1], [0, 2], 7, "beyond the 7"),
+        ([0, 1, 2], [0, 2, 1, 3], 7, "offsets decrease"),
+        ([0, 7], [0, 2], 7, "must be from 0 to 6, found"),
+        ([0, -1], [0, 2], 7, "must be from 0 to 6, found"),
         ([0, 0], [0, 2], 7, "twice"),
     ],
 )
@@ -142,7 +142,7 @@ def test_numbers_that_are_not_whole(tmp_path, kind):
     text = json.dumps(header).encode()
     path = tmp_path / "odd.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(2 * size))
-    with pytest.raises(UndriftError, match=f"order must be a row of whole numbers, found {kind}"):
+    with pytest.raises(UndriftError, match=f"order must be a row of integers, found {kind}"):
         split(Saved(str(path)))
 
 
@@ -156,14 +156,14 @@ def test_a_file_can_be_read_by_whoever_may_read_others(tmp_path):
 def test_another_kind_of_file(tmp_path, content):
     path = tmp_path / "other.safetensors"
     path.write_bytes(content)
-    with pytest.raises(UndriftError, match="not a sound partition file"):
+    with pytest.raises(UndriftError, match="not a valid partition file"):
         Saved(str(path))
 
 
 def test_files_that_do_not_say_what_they_are(tmp_path):
     path = tmp_path / "plain.safetensors"
     save_file({"order": np.arange(3)}, path)
-    with pytest.raises(UndriftError, match="does not say so"):
+    with pytest.raises(UndriftError, match="metadata are missing"):
         Saved(str(path))
     with pytest.raises(UndriftError, match="there is no partition file"):
         Saved(str(tmp_path / "missing"))
@@ -172,7 +172,7 @@ def test_files_that_do_not_say_what_they_are(tmp_path):
     half = tmp_path / "half.safetensors"
     whole = PartitionFile.of(PARTS, LABELS).save(tmp_path / "whole.safetensors")
     half.write_bytes(whole.read_bytes()[:-3])
-    with pytest.raises(UndriftError, match="not a sound partition file"):
+    with pytest.raises(UndriftError, match="not a valid partition file"):
         Saved(str(half))
 
 

@@ -94,7 +94,7 @@ def test_other_files_are_refused(tmp_path):
 
 def test_the_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
-    with pytest.raises(UndriftError, match="pip install tokenizers"):
+    with pytest.raises(UndriftError, match=r'needs tokenizers, .* pip install "undrift\[text\]"'):
         Pieces(listed(tmp_path))
 
 
@@ -176,13 +176,13 @@ def test_data_and_model_from_one_folder(news, tmp_path_factory):
 @pytest.mark.parametrize(
     ("data", "model", "says"),
     [
-        ("agnews", "{small}", "numbers of words, not of word pieces; give them form='pieces'"),
+        ("agnews", "{small}", "word ids, not word pieces; use form='pieces'"),
         (
             "{pieces}",
             "DistilBERT(None, words=9, layers=1, heads=1, width=2)",
-            "knows 9 word pieces",
+            "vocabulary of 9 word pieces",
         ),
-        ("{long}", "{small}", "reads 512 word pieces, these texts have 513"),
+        ("{long}", "{small}", "reads at most 512 word pieces, these texts have 513"),
     ],
 )
 def test_what_does_not_fit_is_refused(news, data, model, says):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.text.words import (
     NO_TARGET,
     PAD,
@@ -85,15 +85,15 @@ def test_small_vocabularies_take_two_bytes_a_word():
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.floats(0.01, 0.99))
 def test_every_owner_trains_and_tests(owners, share):
     owners = np.array(owners)
-    train = for_training(owners, share)
+    train = training_mask(owners, share)
     for owner in np.unique(owners):
         n, kept = (owners == owner).sum(), train[owners == owner].sum()
         assert kept == (1 if n == 1 else min(max(1, int(share * n)), n - 1))
-    assert (train == for_training(owners, share)).all()
+    assert (train == training_mask(owners, share)).all()
 
 
 def test_a_split_is_random():
-    splits = [for_training(np.zeros(200), 0.5, seed) for seed in (0, 1)]
+    splits = [training_mask(np.zeros(200), 0.5, seed) for seed in (0, 1)]
     assert 60 < (splits[0] == splits[1]).sum() < 140
     assert 30 < splits[0][:100].sum() < 70
 

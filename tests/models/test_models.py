@@ -250,7 +250,7 @@ def test_vectors_from_a_file(kind: str, told: str, tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("the 1 2\n", "line 1: expected a word and 3 numbers"),
-        ("of 1 2 3\nthe 1 x 3\n", "line 2: 'the' has something else than 3 numbers"),
+        ("of 1 2 3\nthe 1 x 3\n", "line 2: expected 3 numbers after 'the'"),
         ("nobody 1 2 3\n", "none of the 5 words"),
         ("", "none of the 5 words"),
         (b"the \xff 1 2\n", "not UTF-8"),
@@ -310,7 +310,7 @@ def test_distilbert_with_other_weights(tmp_path: Path) -> None:
     assert all(p.dtype == torch.float32 for p in loaded.parameters())
     config = (tmp_path / "config.json").read_text().replace('"dim": 8', '"dim": 16')
     (tmp_path / "config.json").write_text(config)
-    with pytest.raises(UndriftError, match=r"there is no distilbert\..* of the right size"):
+    with pytest.raises(UndriftError, match=r"weights have no distilbert\..* of the right size"):
         model(f"DistilBERT({str(tmp_path)!r})").build((7,), 3)
 
 
@@ -318,9 +318,9 @@ def test_distilbert_with_other_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "length", "says"),
     [
-        (("", "", "a"), 7, "numbers of words, not of word pieces"),
-        (("[PAD]", "a"), 7, "knows 30 word pieces, the data's tokenizer has 2"),
-        ((), 513, "reads 512 word pieces, these texts have 513"),
+        (("", "", "a"), 7, "word ids, not word pieces"),
+        (("[PAD]", "a"), 7, "vocabulary of 30 word pieces, the data's tokenizer of 2"),
+        ((), 513, "reads at most 512 word pieces, these texts have 513"),
     ],
 )
 def test_distilbert_and_its_word_pieces(words: tuple[str, ...], length: int, says: str) -> None:
@@ -340,9 +340,9 @@ def test_distilbert_and_its_word_pieces(words: tuple[str, ...], length: int, say
 def test_networks_for_texts_refuse_what_they_cannot_read(name: str) -> None:
     network = model(name).build((7,), 12)
     for texts, says in (
-        (torch.full((1, 7), 30), "symbols 30 to 30, the network knows 0 to"),
-        (torch.full((1, 7), -1), "symbols -1 to -1, the network knows 0 to"),
-        (torch.zeros(1, 7), r"rows of symbol numbers; found float32 of shape \(1, 7\)"),
+        (torch.full((1, 7), 30), "token ids 30 to 30, the network has 0 to"),
+        (torch.full((1, 7), -1), "token ids -1 to -1, the network has 0 to"),
+        (torch.zeros(1, 7), r"rows of token ids, found float32 of shape \(1, 7\)"),
     ):
         with pytest.raises(UndriftError, match=says):
             network(texts)
@@ -363,7 +363,7 @@ def test_distilbert_downloads_nothing(weights: str) -> None:
 
 def test_distilbert_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    with pytest.raises(UndriftError, match=r"pip install 'undrift\[text\]'"):
+    with pytest.raises(UndriftError, match=r'pip install "undrift\[text\]"'):
         model("DistilBERT").build((7,), 3)
     with pytest.raises(UndriftError, match="multiple of heads"):
         model("DistilBERT(width=10, heads=3)")

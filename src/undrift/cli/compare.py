@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from undrift.cli.running import Options, run
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.settings import read_change
+from undrift.training.work import Local
 
 
 def compare(
@@ -21,21 +25,21 @@ def compare(
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
     model: str = "mlp",
     sampler: str = "Uniform(5)",
-    rounds: Whole = 100,
+    rounds: Whole = Experiment.rounds,
     seeds: Whole = 3,
-    lr: float = 0.1,
-    lr_decay: float = 1.0,
-    weight_decay: float = 0.0,
-    batch_size: Whole = 32,
-    epochs: float | None = None,
-    steps: Whole | None = None,
-    batching: str = "bootstrap",
-    every: Whole = 5,
-    validation: Whole = 0,
-    target: float | None = None,
-    dropout: float = 0.0,
-    all_clients: bool = False,
-    fairness: bool = False,
+    lr: float = Local.lr,
+    lr_decay: float = Local.lr_decay,
+    weight_decay: float = Local.weight_decay,
+    batch_size: Whole = Local.batch_size,
+    epochs: float | None = Local.epochs,
+    steps: Whole | None = Local.steps,
+    batching: str = Local.batching,
+    every: Whole = Experiment.every,
+    validation: Whole = Experiment.validation,
+    target: float | None = Experiment.target,
+    dropout: float = Experiment.dropout,
+    all_clients: bool = Experiment.all_clients,
+    fairness: bool = Experiment.fairness,
     out: Path | None = None,
     dry_run: bool = False,
     options: Options = Options(),
@@ -95,38 +99,13 @@ def compare(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    from undrift.experiment.experiment import Experiment
-    from undrift.training.work import Local
-
+    flags = dict(locals())  # which have the names of settings
     if seeds < 1:
         raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")
-    texts: dict[str, Any] = {
-        "algorithms": algorithms,
-        "data": data,
-        "partition": partition,
-        "model": model,
-        "sampler": sampler,
-    }
-    experiment = Experiment(
-        **texts,
-        local=Local(
-            lr=lr,
-            lr_decay=lr_decay,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            epochs=epochs,
-            steps=steps,
-            batching=batching,
-        ),
-        rounds=rounds,
-        seeds=tuple(range(seeds)),
-        every=every,
-        validation=validation,
-        target=target,
-        dropout=dropout,
-        all_clients=all_clients,
-        fairness=fairness,
-    )
+    flags["seeds"] = tuple(range(seeds))
+    flags["local"] = Local(**{field.name: flags[field.name] for field in fields(Local)})
+    names = [field.name for field in fields(Experiment) if field.name in flags]
+    experiment = Experiment(**{name: flags[name] for name in names})
     if dry_run:
         sys.stdout.write(experiment.to_toml())
         return
@@ -161,9 +140,6 @@ def run_file(
     dry_run
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
-    from undrift.experiment.experiment import Experiment
-    from undrift.experiment.settings import read_change
-
     experiment = Experiment.from_toml(file, dict(map(read_change, set_)), flag="--set ")
     if dry_run:
         sys.stdout.write(experiment.to_toml())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from undrift.data.partition.saved import PartitionFile
 from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
 from undrift.report.figures import write_partition
+from undrift.system.extras import require
 
 partition_app = App(name="partition", help="See, save and share partitions.")
 
@@ -130,10 +130,7 @@ def _spread(values: np.ndarray) -> dict[str, float | None]:
 
 
 def _drawn(counts: np.ndarray, path: Path) -> Path:
-    if find_spec("matplotlib") is None:
-        raise UndriftError(
-            '--figure needs matplotlib; install it with: pip install "undrift[report]"'
-        )
+    require("matplotlib", "report", "--figure")
     try:
         write_partition(counts, path)
     except OSError as error:

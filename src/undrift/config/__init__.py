@@ -1,4 +1,4 @@
-"""Values that check and print themselves, and the errors that tell users what to mend."""
+"""Validated settings that print as the text that makes them, and user errors."""
 
 from undrift.config.errors import UndriftError, at, shortened, unknown
 from undrift.config.fields import (

@@ -1,11 +1,11 @@
-"""Choices of the command line that can be named before what they choose is loaded."""
+"""Choices of the command line, here so that listing them does not import what they choose."""
 
 from typing import Literal
 
 EngineName = Literal["auto", "compiled", "threads", "sequential"]
 
 Convention = Literal["paper", "prose", "exact_ops"]
-"""How FedGBO's local steps are counted: as its Table 9, as the text beside it, or as they are."""
+"""How FedGBO's local steps are counted: as in its Table 9, as in its text, or exactly."""
 
 SAVE_EVERY = 30.0
-"""seconds between two checkpoints"""
+"""seconds between checkpoints"""

@@ -1,4 +1,4 @@
-"""Mistakes of users, told in a sentence."""
+"""User errors: one sentence each."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 class UndriftError(ValueError):
-    """A mistake in what the user asked for. The message says what, where, the value and the fix.
+    """A user's mistake. The message says what, where, the value and the fix.
 
-    `places` are the fields at fault, where that is known, each as names from the outside inwards.
+    `places` are the paths of the wrong settings, where known, outermost name first.
     """
 
     def __init__(self, message: str, places: Iterable[tuple[str | int, ...]] = ()) -> None:
@@ -21,7 +21,7 @@ class UndriftError(ValueError):
 
 @contextlib.contextmanager
 def at(*place: str | int) -> Iterator[None]:
-    """What is wrong inside the block is wrong at this place."""
+    """Prefix the places of errors inside the block with this one."""
     try:
         yield
     except UndriftError as error:
@@ -30,16 +30,16 @@ def at(*place: str | int) -> Iterator[None]:
 
 
 def shortened(value: Any) -> str:
-    """What an error shows of a value."""
+    """A value's `repr`, at most 80 characters, for an error message."""
     try:
         shown = repr(value)
-    except ValueError:  # Python prints no number of more than 4300 digits
+    except ValueError:  # Python refuses to print integers of more than 4300 digits
         return "a very large number"
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist: the nearest one, and the list."""
+    """The message for an unknown name: the most similar one, and the list."""
     options = sorted(known)
     folded = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), list(folded), n=1)

@@ -1,4 +1,4 @@
-"""Texts that name objects: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`."""
+"""Parser of expressions that name objects: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def parse(
 ) -> T:
     """Make the object that `text` names: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`.
 
-    The text is read as a syntax tree of calls and literals; nothing in it is ever executed.
-    Names are those of `names`, in any case and with or without underscores; `a+b+c` is a(b(c)),
-    `a(x=1)+b` is a(b, x=1). `elsewhere` says where parameters are that people look for here.
+    The text is parsed as a tree of calls and literals; it is never evaluated. Names are those of
+    `names`; case and underscores do not matter. `a+b+c` is a(b(c)), `a(x=1)+b` is a(b, x=1).
+
+    elsewhere  parameter -> hint, for parameters that users expect here but that are set elsewhere
     """
     folded = {_fold(name): make for name, make in names.items()}
 
@@ -58,7 +59,7 @@ def parse(
         return [node]
 
     def refuse_order(parts: list[ast.expr], core: ast.expr) -> None:
-        """What has no place for another inside can only stand last."""
+        """Refuse a part without an `inner` parameter anywhere but last."""
         for part in parts:
             if has_inner(part) is False:
                 wrong = f"{text!r}: {ast.unparse(part)} cannot go around another {kind}"
@@ -81,7 +82,9 @@ def parse(
                 return call(name, [inner], [])
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
                 return call(name, [inner, *map(build, args)], keywords)
-        raise UndriftError(f"{text!r}: {ast.unparse(outer)!r} cannot stand before a '+'")
+        raise UndriftError(
+            f"{text!r}: {ast.unparse(outer)!r} cannot come before '+'; give a name there"
+        )
 
     def find(name: str) -> Callable[..., Any]:
         if _fold(name) not in folded:
@@ -112,7 +115,7 @@ def parse(
             raise UndriftError(f"{_name(make)}: {error}") from None
 
     try:
-        with warnings.catch_warnings(action="error"):  # `0.1if` is no syntax error in Python
+        with warnings.catch_warnings(action="error"):  # `0.1if` is only a SyntaxWarning
             tree = ast.parse(text.strip(), mode="eval")
         if any(isinstance(node, ast.Constant) and _huge(node.value) for node in ast.walk(tree)):
             raise UndriftError(f"{shortened(text)}: a number is too large")
@@ -129,12 +132,12 @@ def parse(
 
 
 def _huge(value: Any) -> bool:
-    """Whether a whole number has more digits than anything counts, or Python prints."""
+    """Whether an integer does not fit into 64 bits."""
     return isinstance(value, int) and value.bit_length() > 64
 
 
 def _missing(make: Callable[..., Any], positional: int, given: Iterable[str]) -> list[str]:
-    """The parameters without a default that a call leaves out."""
+    """Required parameters that a call omits."""
     rest = list(inspect.signature(make).parameters.values())[positional:]
     empty = inspect.Parameter.empty
     return [one.name for one in rest if one.default is empty and one.name not in given]

@@ -1,7 +1,7 @@
-"""Frozen, checked values that print as the text which makes them.
+"""Frozen, validated settings that print as the text that makes them.
 
 Algorithms, optimisers, samplers and partitions are `Config`s: dataclasses whose constructor checks
-every field, and whose `repr` can be given back to `undrift.config.expressions.parse`.
+every field, and whose `repr` is read back by `undrift.config.expressions.parse`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from undrift.config.errors import UndriftError, shortened
 
 Check = Callable[[Any], Any]
-"""Returns the value, converted if need be; raises ValueError with what it must be."""
+"""Returns the value, converted if necessary; raises ValueError that says what it must be."""
 
 
 def real(
@@ -27,7 +27,7 @@ def real(
     infinite: bool = False,
     optional: bool = False,
 ) -> Any:
-    """A float field inside a range, finite unless said otherwise; an int is taken as a float."""
+    """A float field in a range, finite unless `infinite`; ints are converted."""
 
     def check(value: Any) -> Any:
         must = f"must be a number{_range(ge, gt, le, lt)}"
@@ -73,7 +73,7 @@ def wholes(default: tuple[int, ...], *, ge: int | None = None) -> Any:
 
 
 def text(default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
-    """A string field that is not empty."""
+    """A non-empty string field."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, str) or not value:
@@ -84,7 +84,7 @@ def text(default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
 
 
 def choice(default: str | int, *others: str | int) -> Any:
-    """A field with a fixed list of values, the first of which is the default."""
+    """A field with a fixed list of values; the first is the default."""
     options = (default, *others)
 
     def check(value: Any) -> Any:
@@ -119,10 +119,10 @@ def member(kind: type[Any], default: Any = dataclasses.MISSING, *, optional: boo
 
 
 class Config:
-    """Base of all checked values; subclass it as a frozen dataclass.
+    """Base of all validated settings; subclass it as a frozen dataclass.
 
-    Positional fields are always shown by `repr`; keyword-only fields are options and are shown only
-    where they differ from their default.
+    `repr` always shows positional fields; it shows keyword-only fields (options) only if they
+    differ from their default.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -140,7 +140,7 @@ class Config:
                     self.refuse(f"{field.name} {error}", **{field.name: value})
 
     def refuse(self, reason: str, **shown: Any) -> None:
-        """Raise the error for a bad combination of fields, naming those that matter."""
+        """Raise the error for a bad field or combination, given as `shown`."""
         fields = ", ".join(f"{name}={shortened(value)}" for name, value in shown.items())
         places = [(name,) for name in shown]
         raise UndriftError(f"{type(self).__name__}({fields}): {reason}", places)

@@ -1,4 +1,4 @@
-"""Federated data: samples, and which client holds which."""
+"""Federated data: samples and their distribution over clients."""
 
 from undrift.data.federated import FederatedData
 

@@ -1,4 +1,4 @@
-"""Samples once in memory; a client is a slice of one index."""
+"""All samples in memory once; each client is a slice of one index array."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from undrift.config import UndriftError
 from undrift.later import Tensor, torch
 
 Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
-"""A batch of inputs as stored to what the model is given: scaling, and augmentation where there is
-a generator to draw from, that is, in local training."""
+"""Stored inputs of a batch to model inputs: scaling, and in local training, where a generator is
+given, augmentation."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FederatedData:
-    """Training samples shared out among clients, and test samples for everybody.
+    """Training samples of all clients, and common test samples.
 
     Client i holds the samples `order[offsets[i] : offsets[i + 1]]` of `inputs` and `targets`.
-    Inputs stay as they are stored, pixels as bytes, until `transform` makes a batch of them.
+    Inputs are kept as stored (pixels as bytes); `transform` converts them batch by batch.
     """
 
     inputs: Tensor
@@ -34,7 +34,7 @@ class FederatedData:
     test_targets: Tensor
     transform: Transform | None = None
     held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """samples of the clients that validate and do not train"""
+    """indices of the samples of validation clients, which do not train"""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "test_inputs", "test_targets"):
@@ -51,9 +51,9 @@ class FederatedData:
         transform: Transform | None = None,
         held_out: Sequence[np.ndarray] = (),
     ) -> FederatedData:
-        """Share samples out: `parts` has the sample numbers of each client.
+        """Distribute samples: `parts` has the sample indices of each client.
 
-        held_out  those of the clients that do not train
+        held_out  those of the validation clients
         """
         order, held = (
             np.concatenate([np.empty(0, np.int64), *some]).astype(np.int64, copy=False)
@@ -67,7 +67,7 @@ class FederatedData:
     def of_clients(
         cls, clients: Sequence[tuple[Any, Any]], test: tuple[Any, Any] | None = None
     ) -> FederatedData:
-        """Data that clients already hold, as one (inputs, targets) pair each."""
+        """From one (inputs, targets) pair per client."""
         if not clients:
             raise UndriftError("clients=[]: give at least one client's (inputs, targets)")
         pairs = [(torch.as_tensor(x), torch.as_tensor(y)) for x, y in clients]
@@ -94,54 +94,54 @@ class FederatedData:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Samples of each client."""
+        """Number of samples of each client."""
         return np.diff(self.offsets)
 
     @property
     def fixed(self) -> bool:
-        """Whether the transform makes the same of a sample whenever and with whomever it comes."""
+        """Whether the transform of a sample never changes: no augmentation, no batch effects."""
         return bool(getattr(self.transform, "fixed", False))
 
     def rows(self, i: int) -> np.ndarray:
-        """The samples of client i, as places in `inputs` and `targets`."""
+        """Indices of client i's samples in `inputs` and `targets`."""
         return self.order[self.offsets[i] : self.offsets[i + 1]]
 
     def client(self, i: int) -> tuple[Tensor, Tensor]:
-        """Inputs, as stored, and targets of client i."""
+        """Stored inputs and targets of client i."""
         return self.take(self.rows(i))
 
     def batch(
         self, rows: np.ndarray, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Inputs, as the model gets them, and targets; augmented where there is a generator."""
+        """Model inputs and targets of these samples; augmented if a generator is given."""
         inputs, targets = self.take(rows)
         return self.transform(inputs, rng) if self.transform else inputs, targets
 
     def take(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Inputs, as stored, and targets of some samples."""
+        """Stored inputs and targets of these samples."""
         places = torch.from_numpy(rows).to(self.targets.device)
         return self.inputs[places], self.targets[places]
 
     @property
     def example(self) -> Tensor:
-        """A batch of one sample, as the model gets it."""
+        """Model input for a batch of one sample."""
         one = self.inputs[:1]
         return self.transform(one, None) if self.transform else one
 
     @property
     def validation(self) -> tuple[Tensor, Tensor, Transform | None]:
-        """All inputs and targets that are held out, and how to make batches of them."""
+        """Stored inputs and targets of the validation clients, and the transform."""
         rows = torch.from_numpy(self.held_out).to(self.targets.device)
         return self.inputs[rows], self.targets[rows], self.transform
 
     @property
     def test(self) -> tuple[Tensor, Tensor, Transform | None]:
-        """Test inputs and targets, and how to make batches of them."""
+        """Stored test inputs and targets, and the transform."""
         return self.test_inputs, self.test_targets, self.transform
 
     @cached_property
     def label_counts(self) -> np.ndarray:
-        """Samples of each class (columns) at each client (rows)."""
+        """Number of samples per client (rows) and class (columns)."""
         labels = self.targets.cpu().numpy()[self.order].astype(np.int64)
         owners = np.repeat(np.arange(len(self)), self.sizes)
         counts = np.zeros((len(self), int(self.targets.max()) + 1), dtype=np.int64)

@@ -1,17 +1,16 @@
 """Your own data: arrays, a torch Dataset, a table, or a Hugging Face dataset.
 
-Each function makes a `Source`, which may stand wherever a data set is named:
+Each function returns a `Source`, which can be used in place of a data set:
 `federate(from_arrays(x, y, client_ids=users), Natural(), seed=0)`.
 
-inputs      numbers become float32; bytes stay bytes until a batch is made of them, and are then
-            scaled to [0, 1], unless there is a `transform`; other whole numbers, such as those of
-            words, become int64
-targets     whole numbers from 0 on are classes, `classes` of them if given, else up to the
-            largest; text is numbered in alphabetical order; other numbers are values to predict,
-            float32
-client_ids  the owner of each sample, numbers or text, for `Natural`
-test        the part to test on, drawn at random with `seed`: of each client's samples if there are
-            clients, but of a single one none; 0 holds nothing back; or test data of the same kind
+inputs      floats become float32; bytes stay bytes, and are scaled to [0, 1] in each batch unless
+            there is a `transform`; other integers, such as token ids, become int64
+targets     integers are classes from 0 to `classes` - 1 (by default, to the largest); strings are
+            classes in alphabetical order; floats are values to predict, float32
+client_ids  the owner of each sample, integers or strings, for `Natural`
+test        the share to test on, 0 <= test < 1, drawn at random with `seed`; with client_ids, of
+            each client's samples, but none of a client with one sample; or test data of the same
+            kind
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from torch import Tensor
 from undrift.config import UndriftError
 from undrift.data.federated import Transform
 from undrift.data.files.tables import read_table
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 
 
@@ -47,10 +46,10 @@ def from_arrays(
     for name, array in (("targets", y), ("client_ids", owners)):
         if array is not None and (not array.ndim or len(array) != len(x)):
             found = len(array) if array.ndim else "one"
-            raise UndriftError(f"{name}: {found} for {len(x)} inputs; there must be one for each")
+            raise UndriftError(f"{name}: {found} for {len(x)} inputs; give one per input")
     if owners is not None and (owners.ndim != 1 or owners.dtype.kind not in "biuUS"):
         raise UndriftError(
-            f"client_ids: expected a number or a text for each sample, found {owners.dtype} of "
+            f"client_ids: expected one integer or string per sample, found {owners.dtype} of "
             f"shape {owners.shape}"
         )
     if not len(x):
@@ -62,15 +61,15 @@ def from_arrays(
         if len(x2) != len(y2) or x2.shape[1:] != x.shape[1:] or x2.dtype != x.dtype:
             raise UndriftError(
                 f"test: {len(x2)} inputs {x2.dtype} of shape {tuple(x2.shape[1:])} and {len(y2)} "
-                f"targets; those to train on are {x.dtype} of shape {tuple(x.shape[1:])}"
+                f"targets; training inputs are {x.dtype} of shape {tuple(x.shape[1:])}"
             )
         if y2.shape[1:] != y.shape[1:] or _kind(y2) != _kind(y):
             raise UndriftError(
-                f"test: targets are {y2.dtype} of shape {y2.shape[1:]}, those to train on "
+                f"test: targets are {y2.dtype} of shape {y2.shape[1:]}, training targets "
                 f"{y.dtype} of shape {y.shape[1:]}"
             )
     else:
-        train = _held_back(len(x), owners, test, seed)
+        train = _training(len(x), owners, test, seed)
         x, y, x2, y2 = x[train], y[train], x[~train], y[~train]
         owners = None if owners is None else owners[train]
     y, y2, count = _targets(y, y2, classes)
@@ -84,7 +83,7 @@ def from_arrays(
 def from_dataset(
     dataset: Any, client_ids: Any = None, *, test: Any = 0.2, **options: Any
 ) -> Source:
-    """Samples of a map-style torch Dataset of (input, target) pairs, its transforms included.
+    """Samples of a map-style torch Dataset of (input, target) pairs; its transforms run once.
 
     `test` may be another Dataset; other options as for `from_arrays`.
     """
@@ -104,12 +103,12 @@ def from_table(
     test: float | str | Path = 0.2,
     **options: Any,
 ) -> Source:
-    """Samples in the rows of a table: CSV with a header, gzipped or not, or Parquet.
+    """Samples from the rows of a table: CSV with a header, gzipped or not, or Parquet.
 
     target    column of the targets
-    client    column that says whose a row is
-    features  columns of the inputs, all numbers; by default all but `target` and `client`
-    test      a part of the rows, or the path of another table with the same columns
+    client    column of the client ids
+    features  numeric columns of the inputs; by default all but `target` and `client`
+    test      a share of the rows, or the path of another table with the same columns
 
     Parquet needs polars or pyarrow. Other options as for `from_arrays`.
     """
@@ -129,18 +128,18 @@ def from_huggingface(
     test: Any = 0.2,
     **options: Any,
 ) -> Source:
-    """Samples of a Hugging Face Dataset, or of the parts train and test of a DatasetDict.
+    """Samples of a Hugging Face Dataset, or of the splits train and test of a DatasetDict.
 
-    inputs  a column of images or equally long lists, or several columns of numbers
+    inputs  a column of images or of lists of equal length, or several numeric columns
     target  column of the targets
-    client  column that says whose a sample is
+    client  column of the client ids
 
-    `test` may be another Dataset. Texts have to be made numbers of first, with `dataset.map` and a
-    tokenizer that pads. Other options as for `from_arrays`.
+    `test` may be another Dataset. Tokenise texts first, with `dataset.map` and a tokenizer that
+    pads. Other options as for `from_arrays`.
     """
     if isinstance(dataset, Mapping):
         if "train" not in dataset:
-            raise UndriftError(f"dataset: no part is called train; there are {sorted(dataset)}")
+            raise UndriftError(f"dataset: no split is called train; there are {sorted(dataset)}")
         dataset, test = dataset["train"], dataset.get("test", test)
     wanted = [inputs] if isinstance(inputs, str) else list(inputs)
     known = list(dataset.column_names)
@@ -161,16 +160,17 @@ def from_huggingface(
 
 
 def scaled(batch: Tensor, rng: np.random.Generator | None = None) -> Tensor:
-    """Bytes as numbers between 0 and 1."""
+    """Bytes to floats in [0, 1]."""
     return batch.to(torch.float32) / 255
 
 
 def _bare(array: Any) -> Any:
+    """A tensor as a NumPy array; anything else unchanged."""
     return array.detach().cpu().numpy() if isinstance(array, Tensor) else array
 
 
 def _column(array: Any) -> np.ndarray:
-    """Targets or client ids: text as text, and columns of one value as rows."""
+    """Targets or client ids: objects as strings if all are, shape (n, 1) as (n,)."""
     values: np.ndarray = np.asarray(_bare(array))
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
         values = values.astype(str)
@@ -178,19 +178,19 @@ def _column(array: Any) -> np.ndarray:
 
 
 def _kind(column: np.ndarray) -> str:
-    """One letter for whole numbers, other numbers or text."""
+    """NumPy's letter for the kind of values; the same for all kinds of integers."""
     return {"b": "i", "u": "i"}.get(column.dtype.kind, column.dtype.kind)
 
 
 def _inputs(array: Any) -> Tensor:
-    """Inputs as they are stored."""
+    """Inputs as a tensor: uint8, int64 or float32."""
     try:
         values = np.asarray(_bare(array))
     except ValueError:
         values = np.empty(0, dtype=object)
     if values.dtype.kind not in "biuf" or not values.ndim:
         raise UndriftError(
-            "inputs: expected numbers, in an array with one row a sample and rows of one shape, "
+            "inputs: expected numbers in an array with one row per sample, all of the same shape, "
             f"found {values.dtype if values.size else 'rows of several shapes'}"
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -204,7 +204,7 @@ def _inputs(array: Any) -> Tensor:
 def _targets(
     y: np.ndarray, y2: np.ndarray, classes: int | None
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Targets to train and test on as numbers, and how many classes or values there are."""
+    """Training and test targets as numbers, and the number of classes, or of values per sample."""
     both = np.concatenate([y, y2])
     if both.dtype.kind == "U":
         names, both = np.unique(both, return_inverse=True)
@@ -223,27 +223,27 @@ def _targets(
         if both.ndim == 1 and classes is None and both.min() > 0:
             raise UndriftError(
                 f"targets: classes go from {both.min()} to {both.max()}; number them from 0 on, or "
-                f"say classes={count} if some have no samples"
+                f"give classes={count} if some have no samples"
             )
     else:
-        raise UndriftError(f"targets: expected numbers or text, found {both.dtype}")
+        raise UndriftError(f"targets: expected numbers or strings, found {both.dtype}")
     return both[: len(y)], both[len(y) :], count
 
 
-def _held_back(n: int, owners: np.ndarray | None, test: Any, seed: int) -> np.ndarray:
-    """Which samples are to train on."""
+def _training(n: int, owners: np.ndarray | None, test: Any, seed: int) -> np.ndarray:
+    """True for training samples."""
     if not isinstance(test, int | float) or not 0 <= test < 1:
-        raise UndriftError(f"test={test!r}: must be a part between 0 and 1, or test data")
+        raise UndriftError(f"test={test!r}: must be a share >= 0 and < 1, or test data")
     if not test:
         return np.ones(n, dtype=bool)
-    return for_training(np.zeros(n) if owners is None else owners, 1 - test, seed)
+    return training_mask(np.zeros(n) if owners is None else owners, 1 - test, seed)
 
 
 def _columns(rows: Any, parts: Iterable[Callable[[Any], Any]]) -> tuple[np.ndarray, ...]:
-    """One array for each part of the rows; rows are taken one by one."""
+    """One array per function in `parts`, which is applied to every row."""
     if not (hasattr(rows, "__len__") and hasattr(rows, "__getitem__")):
         raise UndriftError(
-            f"{type(rows).__name__}: expected a data set with a length and numbered samples"
+            f"{type(rows).__name__}: expected a map-style data set, with __len__ and __getitem__"
         )
     parts, n = tuple(parts), len(rows)
     columns: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Samples as a data set delivers them, before they are shared out among clients."""
+"""Samples of a data set, before they are distributed to clients."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from undrift.later import Tensor, torch
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Source:
-    """Training and test samples, and what is known about them.
+    """Training and test samples, and their metadata.
 
-    client_ids  the owner of each training sample, where the data have natural owners
-    coarse      the coarse label of each fine label, where the data have both
-    transform   what makes a batch for the model out of inputs as they are stored
+    client_ids  owner of each training sample, if the data have natural owners
+    coarse      coarse label of each fine label, if the data have both
+    transform   from stored inputs to model inputs
     """
 
     inputs: Tensor
@@ -31,11 +31,11 @@ class Source:
     transform: Transform | None = None
 
     def load(self, seed: int) -> Source:
-        """Itself: samples in memory may stand wherever a data set is named."""
+        """Itself: a source can be used in place of a data set."""
         return self
 
     def __repr__(self) -> str:
-        """Short, and another one for other samples: experiments are told apart by it."""
+        """Short, with a checksum: an experiment's identity depends on it."""
         parts: tuple[Tensor, ...]
         parts = (self.inputs, self.targets, self.test_inputs, self.test_targets)
         if self.client_ids is not None:
@@ -45,15 +45,15 @@ class Source:
 
 @runtime_checkable
 class DataSet(Protocol):
-    """What samples are loaded from, such as `Digits()`."""
+    """Anything that loads samples, such as `Digits()`."""
 
     def load(self, seed: int) -> Source:
-        """The samples; only data that are made up depend on the seed."""
+        """The samples; only synthetic data depend on the seed."""
         ...
 
 
 def checksum(*parts: Tensor | np.ndarray) -> str:
-    """Of all bytes of tensors and arrays."""
+    """CRC-32 of all bytes of tensors and arrays, 8 hex digits."""
     total = 0
     for part in parts:
         flat = torch.as_tensor(part).detach().cpu().contiguous().reshape(-1)

@@ -1,7 +1,7 @@
-"""From stored pixels to what a model is given, a whole batch at a time.
+"""Transforms from stored pixels to model inputs, one batch at a time.
 
 A transform is called with a batch and, in local training, with the generator of this client and
-round; without a generator, as in evaluation, nothing is random.
+round. Without a generator, as in evaluation, nothing is random.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from undrift.data.federated import Transform
 from undrift.later import Tensor, torch
 
 WHITE = 255
-"""The largest value of a byte, which is 1 before normalisation."""
+"""Largest pixel value, scaled to 1 before normalisation."""
 
 
 @dataclass(frozen=True)
 class Normalise:
-    """Bytes to (x / 255 - mean) / std, with one mean and std a channel, or one for all."""
+    """Bytes to (x / 255 - mean) / std, with mean and std per channel, or one for all."""
 
     fixed: ClassVar[bool] = True
 
@@ -37,10 +37,10 @@ class Normalise:
 
 @dataclass(frozen=True)
 class FlipAndCrop:
-    """Mirror images, then shift them by up to `pad` pixels each way over a ground of zeros.
+    """Mirror images, then shift them by up to `pad` pixels each way, filling with zeros.
 
-    flip  chance that an image is mirrored left to right
-    crop  chance that it is shifted
+    flip  probability that an image is mirrored left to right
+    crop  probability that it is shifted
     """
 
     flip: float = 0.5

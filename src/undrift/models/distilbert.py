@@ -1,8 +1,7 @@
-"""DistilBERT, through the library `transformers` (extra: text)."""
+"""DistilBERT, from the library `transformers` (extra: text)."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -11,21 +10,23 @@ from typing import Any
 from undrift.config import UndriftError, text, whole
 from undrift.later import nn, torch
 from undrift.models.model import PAD, Model, Shape, features, layers
+from undrift.system.extras import require
 
 PADDING = "[PAD]"
-"""What number 0 stands for among word pieces."""
+"""Token of id 0 in a vocabulary of word pieces."""
 
 
 @dataclass(frozen=True)
 class DistilBERT(Model):
     """FedGLAD's transformer for 20 Newsgroups and AG News: DistilBERT and 768-768-C.
 
-    weights  a folder with config.json and model.safetensors, or a name that is in the cache of
-             Hugging Face; nothing is ever downloaded. None starts from random weights, and then
-    words, layers, heads, width, hidden   are its sizes
+    weights  a folder with config.json and model.safetensors, or a name in the cache of Hugging
+             Face; nothing is ever downloaded. None: random weights, with these sizes:
+    words    size of the vocabulary
+    layers, heads, width, hidden   layers, attention heads, width of a token, of a hidden layer
 
-    Texts are rows of DistilBERT's own word pieces, as in AGNews(form="pieces"), filled up with
-    number 0, which is left out; there must be as many of them as the network knows.
+    Inputs are ids of DistilBERT's own word pieces, as in AGNews(form="pieces"), padded with 0,
+    which is masked. Data and weights must have the same vocabulary.
     Reference: Sanh et al., DistilBERT, a distilled version of BERT, 2019.
     """
 
@@ -45,20 +46,21 @@ class DistilBERT(Model):
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         if words and words[PAD] != PADDING:
             raise UndriftError(
-                f"{self}: these data are numbers of words, not of word pieces; give them "
-                "form='pieces', as in AGNews(form='pieces')"
+                f"{self}: these data are word ids, not word pieces; use form='pieces', as in "
+                "AGNews(form='pieces')"
             )
-        network = (self._random if self.weights is None else self._loaded)(_transformers(), classes)
+        transformers = require("transformers", "text", "DistilBERT")
+        network = (self._random if self.weights is None else self._loaded)(transformers, classes)
         config = network.config
         if words and len(words) != config.vocab_size:
             raise UndriftError(
-                f"{self}: knows {config.vocab_size} word pieces, the data's tokenizer has "
-                f"{len(words)}; give both the same folder, or a random start words={len(words)}"
+                f"{self}: has a vocabulary of {config.vocab_size} word pieces, the data's tokenizer"
+                f" of {len(words)}; give both the same folder, or weights=None, words={len(words)}"
             )
         if features(shape) > config.max_position_embeddings:
             raise UndriftError(
-                f"{self}: reads {config.max_position_embeddings} word pieces, these texts have "
-                f"{features(shape)}; give the data a smaller length"
+                f"{self}: reads at most {config.max_position_embeddings} word pieces, these texts "
+                f"have {features(shape)}; give the data a smaller length"
             )
         return layers.Scores(network)
 
@@ -83,25 +85,26 @@ class DistilBERT(Model):
                     dtype=torch.float32,
                     local_files_only=True,
                     use_safetensors=True,
-                    ignore_mismatched_sizes=True,  # a head for other classes makes way
+                    ignore_mismatched_sizes=True,  # replaces a head for another number of classes
                     output_loading_info=True,
                 )
         except (OSError, ValueError, RuntimeError) as error:
             raise UndriftError(
-                f"{self}: no weights there ({str(error).splitlines()[0]}); give a folder with "
-                "config.json and model.safetensors, or weights=None for a random start"
+                f"{self}: cannot load the weights ({str(error).splitlines()[0]}); give a folder "
+                "with config.json and model.safetensors, or weights=None for random weights"
             ) from None
         new = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
         if missing := sorted(key for key in new if "classifier" not in key):
             raise UndriftError(
-                f"{self}: there is no {missing[0]} of the right size among these weights"
+                f"{self}: the weights have no {missing[0]} of the right size; give the weights of "
+                "a DistilBERT model"
             )
         return network
 
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
-    """Without progress bars, and without being told that the head is new."""
+    """Without progress bars and the warning that the head is new."""
     level = logging.get_verbosity()
     bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -112,12 +115,3 @@ def _quiet(logging: Any) -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _transformers() -> Any:
-    try:
-        return importlib.import_module("transformers")
-    except ImportError:
-        raise UndriftError(
-            "DistilBERT needs the library transformers: pip install 'undrift[text]'"
-        ) from None

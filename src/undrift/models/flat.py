@@ -1,4 +1,4 @@
-"""Networks for samples without structure: rows of numbers, counts of words."""
+"""Networks for flat samples: feature vectors, word counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Convolutional networks.
 
-Pooling comes before ReLU, which gives the same output from a quarter of the work; and images are
-laid out with the channels last, which changes no output and is faster (see `ChannelsLast`).
+Max pooling comes before ReLU: the output is the same, and ReLU has a quarter of the work. Images
+are stored channels-last, which is faster and does not change the output (see `ChannelsLast`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from undrift.models.model import Model, Shape, dense, image, layers
 
 @dataclass(frozen=True)
 class AdaBestCNN(Model):
-    """AdaBest's network for CIFAR: two 5x5 convolutions of 64, then 384-192-C."""
+    """AdaBest's network for CIFAR: two 5x5 convolutions with 64 filters, then 384-192-C."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return _two_convolutions(shape, classes, filters=(64, 64), kernel=5, hidden=(384, 192))
@@ -25,7 +25,7 @@ class AdaBestCNN(Model):
 
 @dataclass(frozen=True)
 class FedGBOCNN(Model):
-    """FedGBO's network for CIFAR-100 and FEMNIST: 3x3 convolutions of 32 and 64, then 512-C."""
+    """FedGBO's CNN for CIFAR-100 and FEMNIST: 3x3 convolutions, 32 and 64 filters, then 512-C."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return _two_convolutions(shape, classes, filters=(32, 64), kernel=3, hidden=(512,))
@@ -33,7 +33,7 @@ class FedGBOCNN(Model):
 
 @dataclass(frozen=True)
 class FedGLADCNN(Model):
-    """FedGLAD's network for MNIST and FEMNIST: 3x3 convolutions of 32 and 64, dropout, 128-C."""
+    """FedGLAD's CNN for MNIST and FEMNIST: 3x3 convolutions, 32 and 64 filters, dropout, 128-C."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         channels, *sides = image(shape)
@@ -51,7 +51,7 @@ class FedGLADCNN(Model):
 def _two_convolutions(
     shape: Shape, classes: int, filters: Sequence[int], kernel: int, hidden: Sequence[int]
 ) -> nn.Module:
-    """Convolutions without padding, each halved, then dense layers."""
+    """Convolutions without padding, each with 2x2 max pooling, then dense layers."""
     channels, *sides = image(shape)
     steps: list[nn.Module] = [layers.ChannelsLast()]
     for width in filters:
@@ -63,4 +63,6 @@ def _two_convolutions(
 
 def _refuse_small(shape: Shape, sides: Sequence[int]) -> None:
     if min(sides) < 1:
-        raise UndriftError(f"shape={shape}: the images are too small for this network")
+        raise UndriftError(
+            f"shape={shape}: the images are too small for this network; use MLP or Linear"
+        )

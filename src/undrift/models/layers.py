@@ -1,4 +1,4 @@
-"""Layers of our own, and the networks that are made of them."""
+"""Custom layers, and networks made of them."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from undrift.models.model import PAD
 
 
 class Flat(nn.Flatten):
-    """Makes a row of numbers of each sample."""
+    """Flattens each sample; refuses integer inputs."""
 
     def forward(self, batch: Tensor) -> Tensor:
         if not batch.is_floating_point():
             raise UndriftError(
                 f"this network needs real numbers, these samples are {batch.dtype}; for texts use "
-                "form='bag' or a network that reads them, else make them float32"
+                "form='bag' or a network for texts, else convert them to float32"
             )
         return super().forward(batch)
 
 
 class ChannelsLast(nn.Module):
-    """Lays images out with the channels last in memory; their shape and values stay.
+    """Stores images channels-last in memory; shape and values do not change.
 
-    The layers that follow keep that layout. Only the images are laid out anew, not the weights: a
-    task owns these.
+    The layers that follow keep that layout. The weights keep theirs, since a task makes them views
+    of one vector.
     """
 
     def forward(self, images: Tensor) -> Tensor:
         n, channels, height, width = images.shape
-        if channels == 1:  # both layouts are the same, but torch has to be told which one it is
+        if channels == 1:  # both layouts are the same in memory; only the strides name one
             return images.reshape(n, height, width, 1).permute(0, 3, 1, 2)
         return images.contiguous(memory_format=torch.channels_last)
 
 
 class Block(nn.Module):
-    """Convolutions and a shortcut around them."""
+    """Residual block: a bottleneck if `outer` differs from `inner`, else two 3x3 convolutions."""
 
     def __init__(self, width: int, inner: int, outer: int, stride: int, *, padded: bool) -> None:
         super().__init__()
         if outer == inner:
-            layers = [*normalised(width, outer, 3, stride), nn.ReLU()]
+            layers = [*conv_norm(width, outer, 3, stride), nn.ReLU()]
         else:
-            layers = [*normalised(width, inner, 1), nn.ReLU()]
-            layers += [*normalised(inner, inner, 3, stride), nn.ReLU()]
-        last = normalised(inner, outer, 3 if outer == inner else 1)
+            layers = [*conv_norm(width, inner, 1), nn.ReLU()]
+            layers += [*conv_norm(inner, inner, 3, stride), nn.ReLU()]
+        last = conv_norm(inner, outer, 3 if outer == inner else 1)
         self.layers = nn.Sequential(*layers, *last)
         self.shortcut: nn.Module = nn.Identity()
         if (width, stride) != (outer, 1):
-            projected = nn.Sequential(*normalised(width, outer, 1, stride))
+            projected = nn.Sequential(*conv_norm(width, outer, 1, stride))
             self.shortcut = Padded(outer - width, stride) if padded else projected
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Block(nn.Module):
 
 
 class Padded(nn.Module):
-    """Every so many pixels of the input, with channels of zeros on both sides."""
+    """Every `stride`-th pixel of the input, padded with `more` channels of zeros."""
 
     def __init__(self, more: int, stride: int) -> None:
         super().__init__()
@@ -73,24 +73,26 @@ class Padded(nn.Module):
         return nn.functional.pad(x[:, :, :: self.stride, :: self.stride], self.pad)
 
 
-def normalised(width: int, outer: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    """A convolution that keeps the size but for its stride, and batch normalisation."""
+def conv_norm(width: int, outer: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    """A padded convolution without bias, and batch normalisation."""
     convolution = nn.Conv2d(width, outer, kernel, stride, padding=kernel // 2, bias=False)
     return [convolution, nn.BatchNorm2d(outer)]
 
 
 @contextmanager
-def reading_texts(sequence: Tensor, symbols: int) -> Iterator[None]:
-    """Inside the block, what is no batch of texts is refused, and so are numbers of no symbol."""
+def check_tokens(sequence: Tensor, symbols: int) -> Iterator[None]:
+    """Refuse a batch that is not rows of token ids; inside the block, ids not in [0, symbols)."""
     if sequence.ndim != 2 or sequence.is_floating_point():
         shape = f"{sequence.dtype} of shape {tuple(sequence.shape)}".removeprefix("torch.")
-        raise UndriftError(f"this network reads texts, rows of symbol numbers; found {shape}")
+        raise UndriftError(
+            f"this network needs texts as rows of token ids, found {shape}; tokenise texts first"
+        )
     try:
         yield
     except IndexError:
         low, high = (int(end) for end in sequence.aminmax())
         raise UndriftError(
-            f"these texts have symbols {low} to {high}, the network knows 0 to {symbols - 1}; "
+            f"these texts have token ids {low} to {high}, the network has 0 to {symbols - 1}; "
             "give data and model the same vocabulary"
         ) from None
 
@@ -105,7 +107,7 @@ class LastOutput(nn.Module):
         self.classify = nn.Linear(hidden, symbols)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        with reading_texts(sequence, self.embed.num_embeddings):
+        with check_tokens(sequence, self.embed.num_embeddings):
             embedded = self.embed(sequence)
         outputs, _ = self.recur(embedded)
         scores: Tensor = self.classify(outputs[:, -1])
@@ -113,7 +115,7 @@ class LastOutput(nn.Module):
 
 
 class MaxOverWords(nn.Module):
-    """Embedding, an LSTM in both directions, and a linear layer on the largest outputs."""
+    """Embedding, bidirectional LSTM, and a linear layer on the maximum over words."""
 
     def __init__(self, symbols: int, width: int, hidden: int, classes: int) -> None:
         super().__init__()
@@ -122,17 +124,17 @@ class MaxOverWords(nn.Module):
         self.classify = nn.Linear(2 * hidden, classes)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        with reading_texts(sequence, self.embed.num_embeddings):
+        with check_tokens(sequence, self.embed.num_embeddings):
             embedded = self.embed(sequence)
         outputs, _ = self.recur(embedded)
         padding = (sequence == PAD)[:, :, None]
         largest = outputs.masked_fill(padding, -math.inf).amax(1)
-        scores: Tensor = self.classify(largest.clamp(min=-1))  # -1 for a text without words
+        scores: Tensor = self.classify(largest.clamp(min=-1))  # finite for a text without words
         return scores
 
 
 class EveryOutput(nn.Module):
-    """Embedding, an LSTM, a narrower layer, and scores of the next symbol at every place."""
+    """Embedding, LSTM, a narrower layer, and scores of the next token at every position."""
 
     def __init__(self, symbols: int, width: int, hidden: int) -> None:
         super().__init__()
@@ -143,7 +145,7 @@ class EveryOutput(nn.Module):
         self.classify = nn.Linear(width, symbols)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        with reading_texts(sequence, self.embed.num_embeddings):
+        with check_tokens(sequence, self.embed.num_embeddings):
             embedded = self.embed(sequence)
         outputs, _ = self.recur(embedded)
         scores: Tensor = self.classify(self.narrow(outputs))
@@ -151,7 +153,7 @@ class EveryOutput(nn.Module):
 
 
 class Scores(nn.Module):
-    """The class scores of a `transformers` model for texts that are filled up with 0."""
+    """Class scores of a `transformers` model, for texts padded with 0."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
@@ -159,7 +161,7 @@ class Scores(nn.Module):
 
     def forward(self, sequence: Tensor) -> Tensor:
         read = sequence != PAD
-        read[:, 0] = True  # its output is what the head sees
-        with reading_texts(sequence, self.inner.config.vocab_size):
+        read[:, 0] = True  # the head reads the output at this position
+        with check_tokens(sequence, self.inner.config.vocab_size):
             scores: Tensor = self.inner(input_ids=sequence, attention_mask=read.long()).logits
         return scores

@@ -1,4 +1,4 @@
-"""What makes a network: a checked value that names itself, such as `MLP(hidden=(100, 100))`."""
+"""Base class of networks that experiments name, such as `MLP(hidden=(100, 100))`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ else:
     layers = Later("undrift.models.layers")
 
 Shape = int | tuple[int, ...]
-"""The shape of one sample; a number stands for a flat sample of so many features."""
+"""Shape of one sample; an int is the number of features of a flat sample."""
 
 PAD = 0
-"""The number that fills up short texts."""
+"""Token id that pads short texts."""
 
 
 @dataclass(frozen=True)
 class Model(Config):
-    """A kind of network. Subclass it to use a network of your own wherever one is named."""
+    """Settings of a network. Subclass it to use your own network in an experiment."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
-        """The network, with new parameters from torch's global generator.
+        """The network, with initial parameters drawn from torch's global generator.
 
-        shape    the shape of one sample as the network gets it
-        classes  the number of scores it gives: classes, or symbols where it predicts the next one
-        words    what the numbers in a text stand for, where the samples are texts and this is known
+        shape    shape of one sample as the network gets it
+        classes  number of scores: classes, or size of the vocabulary for next-token prediction
+        words    the word of each token id, where samples are texts and their words are known
         """
         raise NotImplementedError
 
 
 def features(shape: Shape) -> int:
-    """The numbers in one sample."""
+    """Number of features of one sample."""
     return shape if isinstance(shape, int) else math.prod(shape)
 
 

@@ -17,15 +17,15 @@ STAGES = ((16, 1), (32, 2), (64, 2))
 class ResNet56(Model):
     """FedGLAD's network for CIFAR-10: a residual network of 56 layers with batch normalisation.
 
-    form  bottleneck  [6, 6, 6] blocks of 1x1, 3x3, 1x1, four times as wide at their ends, as in
-                      FedGLAD's program
-          basic       [9, 9, 9] blocks of 3x3, 3x3, as He et al. describe it for CIFAR-10; where
+    form  bottleneck  [6, 6, 6] blocks of 1x1, 3x3, 1x1 with four times as many output channels, as
+                      in FedGLAD's code
+          basic       [9, 9, 9] blocks of 3x3, 3x3, as He et al. describe for CIFAR-10; where
                       the width doubles, the shortcut drops every other pixel and is padded with
                       zeros (their option A)
-          projection  the same, with 1x1 convolutions in these shortcuts (their option B)
+          projection  as basic, with 1x1 convolutions in these shortcuts (their option B)
 
-    The running statistics of the batch normalisation are buffers: clients send them with the model,
-    and the server averages them.
+    The running statistics of batch normalisation are buffers: clients send them with the model, and
+    the server averages them.
     Reference: He et al., Deep residual learning for image recognition, CVPR 2016.
     """
 
@@ -35,7 +35,7 @@ class ResNet56(Model):
         channels, _, _ = image(shape)
         wide = self.form == "bottleneck"
         blocks: list[nn.Module] = [layers.ChannelsLast()]
-        blocks += [*layers.normalised(channels, 16, 3), nn.ReLU()]
+        blocks += [*layers.conv_norm(channels, 16, 3), nn.ReLU()]
         width = 16
         for inner, stride in STAGES:
             outer = 4 * inner if wide else inner

@@ -1,4 +1,4 @@
-"""Recurrent networks for texts, which are rows of symbol numbers."""
+"""Recurrent networks for texts, given as rows of token ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from undrift.models.vectors import read_vectors, read_words
 
 @dataclass(frozen=True)
 class FedGBOGRU(Model):
-    """FedGBO's network for Shakespeare: from a sequence of C characters, the next one."""
+    """FedGBO's network for Shakespeare: a GRU that predicts the next of C characters."""
 
     def build(self, shape: Shape, classes: int, words: Sequence[str] = ()) -> nn.Module:
         return layers.LastOutput(classes, embedding=8, hidden=128, layers=2)
@@ -23,18 +23,18 @@ class FedGBOGRU(Model):
 class BiLSTM(Model):
     """FedGLAD's recurrent network for 20 Newsgroups and AG News: a bidirectional LSTM and 600-C.
 
-    words       size of the vocabulary, where neither the data nor a file tells
-    vectors     file with the vectors to start from: text with a word and its numbers in each line,
-                as GloVe has it, or .npy with the words in a .txt of the same name, one a line
-    vocabulary  file with the words that the data's numbers stand for, one a line, from number 0 on,
-                where the data do not tell
-    frozen      keep the vectors as they are
-    width       numbers in a vector
-    hidden      size of each direction's state
+    words       size of the vocabulary, if neither the data nor a file tells
+    vectors     file with pretrained word vectors: text in GloVe's format, one word per line, or
+                .npy with the words in a .txt of the same name, one per line
+    vocabulary  file with the word of each token id, one per line from id 0 on, if the data do not
+                tell
+    frozen      do not train the word vectors
+    width       length of a word vector
+    hidden      size of the state per direction
 
-    Number 0 is padding: its vector is 0, and it never is part of the result. Words that the file of
-    vectors lacks start at random, as spread as the others.
-    Deviations: the paper does not say how the outputs become one; we take the maximum over words.
+    Token id 0 is padding: its vector is 0, and it does not affect the result. Words missing from
+    `vectors` start at random, with the same standard deviation as the others.
+    Deviations: the paper does not say how outputs are pooled; we take the maximum over words.
     """
 
     _: KW_ONLY
@@ -52,7 +52,9 @@ class BiLSTM(Model):
         if not size:
             raise UndriftError(f"{self}: give words=..., the size of the vocabulary of these data")
         if words and size < len(words):
-            raise UndriftError(f"{self}: the vocabulary of these data has {len(words)} words")
+            raise UndriftError(
+                f"{self}: the vocabulary of these data has {len(words)} words; give at least that"
+            )
         network = layers.MaxOverWords(size, self.width, self.hidden, classes)
         if self.vectors is not None:
             if not words:
@@ -67,10 +69,10 @@ class BiLSTM(Model):
 
 @dataclass(frozen=True)
 class StackOverflowLSTM(Model):
-    """FedGLAD's network for StackOverflow: after each word the next, of C with special symbols.
+    """FedGLAD's network for StackOverflow: an LSTM that predicts the next word at every position.
 
-    As in Reddi et al., Adaptive federated optimization, ICLR 2021. Its LSTM has one vector of
-    biases; of the two that torch has, the second stays 0 and is not trained.
+    As in Reddi et al., Adaptive federated optimization, ICLR 2021. Their LSTM has one bias vector;
+    of torch's two, the second is fixed at 0.
     """
 
     _: KW_ONLY

@@ -12,15 +12,15 @@ from undrift.later import Tensor, torch
 
 
 def read_words(path: str | Path) -> list[str]:
-    """The words of a file with one a line."""
+    """The words of a file, one per line."""
     return [line.rstrip("\r\n") for line in _lines(Path(path))]
 
 
 def read_vectors(path: str | Path, words: Sequence[str], width: int) -> Tensor:
-    """A row of `width` numbers for each word.
+    """Word vectors, shape (words, width).
 
-    The file is text with a word and its numbers in each line, as GloVe has it, or .npy with the
-    words in a .txt of the same name. Words that it lacks get random rows, as spread as the others.
+    The file is text in GloVe's format, or .npy with the words in a .txt of the same name. Words
+    missing from it get random rows with the same standard deviation as the others.
     """
     path = Path(path)
     row = {word: i for i, word in enumerate(words) if word}
@@ -30,7 +30,10 @@ def read_vectors(path: str | Path, words: Sequence[str], width: int) -> Tensor:
         found[row[word]] = vector
     known = torch.from_numpy(np.isfinite(found).all(axis=1))
     if not bool(known.any()):
-        raise UndriftError(f"{path}: has none of the {len(words)} words of the data's vocabulary")
+        raise UndriftError(
+            f"{path}: has none of the {len(words)} words of the data's vocabulary; give vectors "
+            "for the same language and case"
+        )
     vectors = torch.from_numpy(found)
     random = torch.randn(len(words), width) * vectors[known].std(unbiased=False)
     return torch.where(known[:, None], vectors, random)
@@ -40,7 +43,7 @@ def _text(path: Path, width: int, wanted: dict[str, int]) -> Iterator[tuple[str,
     for number, line in enumerate(_lines(path), 1):
         word, *values = line.rstrip().rsplit(" ", width)
         if number == 1 and len(values) == 1 and (word + values[0]).isdigit():
-            continue  # the counts of words and numbers, with which some files begin
+            continue  # word2vec's header: number of words and width
         if len(values) != width:
             raise UndriftError(f"{path}, line {number}: expected a word and {width} numbers")
         if word in wanted:
@@ -48,7 +51,7 @@ def _text(path: Path, width: int, wanted: dict[str, int]) -> Iterator[tuple[str,
                 yield word, np.array(values, dtype=np.float32)
             except ValueError:
                 raise UndriftError(
-                    f"{path}, line {number}: {word!r} has something else than {width} numbers"
+                    f"{path}, line {number}: expected {width} numbers after {word!r}"
                 ) from None
 
 
@@ -60,7 +63,7 @@ def _array(path: Path, width: int, wanted: dict[str, int]) -> Iterable[tuple[str
     words = read_words(path.with_suffix(".txt"))
     if vectors.shape != (len(words), width) or vectors.dtype.kind not in "fiu":
         raise UndriftError(
-            f"{path}: expected numbers of shape {(len(words), width)}, a row for each line of "
+            f"{path}: expected numbers of shape {(len(words), width)}, one row per line of "
             f"{path.with_suffix('.txt').name}; found {vectors.dtype} of shape {vectors.shape}"
         )
     return ((word, vectors[i]) for i, word in enumerate(words) if word in wanted)

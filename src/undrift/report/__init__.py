@@ -26,6 +26,7 @@ from undrift.report.tables import (
     seeds_csv,
 )
 from undrift.runs.layout import RunFile
+from undrift.system.extras import lacking
 from undrift.system.files import replace_file, writing
 
 __all__ = [
@@ -52,9 +53,7 @@ def require_extras(what: str = "a report", packages: Sequence[str] = EXTRAS) -> 
     """Refuse if a package is missing that only reports need."""
     for package in packages:
         if find_spec(package) is None:
-            raise UndriftError(
-                f'{what} needs {package}; install it with: pip install "undrift[report]"'
-            )
+            raise lacking(package, "report", what)
 
 
 def write_report(

@@ -6,7 +6,6 @@ import csv
 import html
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from undrift.config import UndriftError, shortened, unknown
 from undrift.federation.rounds import Round
 from undrift.report.read import merge, read_run
+from undrift.system.extras import require
 from undrift.system.files import writing
 
 if TYPE_CHECKING:
@@ -138,12 +138,12 @@ class History:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame."""
-        return _needed("pandas", "pandas").DataFrame(self.rows, columns=self.columns)
+        return require("pandas", "", "to_pandas").DataFrame(self.rows, columns=self.columns)
 
     def to_polars(self) -> Any:
         """A polars DataFrame."""
         table = {name: [row.get(name) for row in self.rows] for name in self.columns}
-        return _needed("polars", "undrift[data]").DataFrame(table, strict=False)
+        return require("polars", "data", "to_polars").DataFrame(table, strict=False)
 
     def to_csv(self, path: str | Path) -> None:
         """A file of comma-separated values."""
@@ -162,7 +162,7 @@ class History:
         smooth  share of the average so far in each point, in [0, 1)
         ax      draw into these axes instead of a new figure
         """
-        _needed("matplotlib", "undrift[report]")
+        require("matplotlib", "report", "plot")
         from undrift.report.history_plots import plot_history
 
         usual = "accuracy" if "accuracy" in self.columns or not self.rows else "loss"
@@ -226,12 +226,3 @@ def _number(name: str, value: Any) -> Any:
     if inner is not None and (isinstance(inner, bool) or not isinstance(inner, int | float)):
         raise UndriftError(f"{name}={shortened(value)}: must be a number")
     return inner
-
-
-def _needed(package: str, install: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError:
-        raise UndriftError(
-            f'this needs {package}, which is missing; install it with: pip install "{install}"'
-        ) from None

@@ -1,4 +1,4 @@
-"""Packages that only some data need, imported where they are used."""
+"""Packages that only some purposes need, imported where they are used."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from typing import Any
 from undrift.config import UndriftError
 
 
-def needed(purpose: object, *packages: str) -> Any:
-    """The first of these packages that is installed, as a module."""
-    for package in packages:
-        try:
-            return importlib.import_module(package)
-        except ImportError:
-            continue
-    ways = " or ".join(f"`pip install {package.partition('.')[0]}`" for package in packages)
-    raise UndriftError(f"{purpose}: needs a package that is not installed; {ways}")
+def require(package: str, extra: str, purpose: object) -> Any:
+    """A package as a module; `extra` of undrift installs it, "" if none does."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise lacking(package, extra, purpose) from None
+
+
+def lacking(package: str, extra: str, purpose: object) -> UndriftError:
+    """The error for a package that is not installed."""
+    what = f"undrift[{extra}]" if extra else package
+    return UndriftError(
+        f'{purpose} needs {package}, which is not installed; install it with: pip install "{what}"'
+    )

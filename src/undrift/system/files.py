@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, with errors that say what to do."""
+"""Atomic file writes, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Damaged(UndriftError):
-    """A file does not hold what was written to it."""
+    """A file's content is not what was written."""
 
 
 @contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Inside the block, what the system says against writing becomes an `UndriftError`."""
+    """Inside the block, an `OSError` becomes an `UndriftError` about writing `path`."""
     try:
         yield
     except OSError as error:
@@ -31,7 +31,7 @@ def writing(path: object) -> Iterator[None]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or as it was before, whatever happens meanwhile."""
+    """Write a file atomically and durably: after a crash it has the old or the new content."""
     partial = path.with_name(f".{path.name}.partial")
     with writing(path):
         try:
@@ -41,15 +41,15 @@ def replace_file(path: Path, content: bytes) -> None:
                 os.fsync(file.fileno())
             partial.replace(path)
         except OSError:
-            partial.unlink(missing_ok=True)  # or it would keep the room that is lacking
+            partial.unlink(missing_ok=True)  # free the space: the disk may be full
             raise
-        sync(path.parent)
+        sync(path.parent)  # or a crash may undo the rename
 
 
 def sync(folder: Path) -> None:
-    """Wait until the names of the files in a folder are on the disk."""
+    """Wait until the names of the files in a folder are on disk (fsync)."""
     if os.name == "nt":
-        return  # Windows has no such call
+        return  # Windows cannot sync a folder
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

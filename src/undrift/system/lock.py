@@ -10,18 +10,18 @@ from undrift.config import UndriftError
 from undrift.system.files import writing
 
 PATIENCE = 0.1
-"""seconds to try for a lock; who only looks whether it is held lets go of it in a moment"""
+"""seconds to wait for a lock: `holder` in another process takes it for a moment"""
 
 
 class Lock:
-    """Holds a folder, which is made if need be, until `close` or the end of the process."""
+    """Exclusive lock on a folder (created if missing), until `close` or the end of the process."""
 
     def __init__(self, folder: str | Path) -> None:
         from filelock import FileLock, Timeout
 
         folder = Path(folder)
         self._lock = FileLock(folder / ".lock", thread_local=False)
-        self._holder = folder / ".pid"  # beside the lock, which some systems let nobody read
+        self._holder = folder / ".pid"  # not in .lock: some systems forbid reading a locked file
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -34,39 +34,39 @@ class Lock:
             self._holder.write_text(str(os.getpid()))
 
     def _who(self) -> str:
-        number = _number(self._holder)  # none if it has not written it yet
+        number = _number(self._holder)  # None if the process has not written it yet
         return "another process" if number is None else f"process {number}"
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the lock."""
         if self._lock.is_locked:
             self._holder.unlink(missing_ok=True)
             self._lock.release()
 
 
 def holder(folder: Path) -> int | None:
-    """The process that holds a folder, by its number where it runs; None if there is none.
+    """Id of the process that holds the lock of a folder; None if there is none.
 
-    A process that was killed leaves its number behind, but not its lock.
+    A killed process leaves its .pid file behind, but not its lock, so the lock decides.
     """
     number = _number(folder / ".pid")
     return number if number is not None and _held(folder / ".lock", number) else None
 
 
 def _held(path: Path, process: int) -> bool:
-    """Whether anybody holds a lock; where that cannot be asked, whether the process is there."""
+    """Whether the lock is held; where that cannot be tested, whether the process is alive."""
     if sys.platform == "win32":
         return _alive(process)
     from fcntl import LOCK_NB, LOCK_SH, flock
 
     try:
         with path.open("rb") as file:
-            flock(file, LOCK_SH | LOCK_NB)  # which all who only look may have at once
+            flock(file, LOCK_SH | LOCK_NB)  # shared: several processes may test at once
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
-    except OSError:  # not ours to read, or a file system without locks
+    except OSError:  # no permission, or a file system without locks
         return _alive(process)
     return False
 
@@ -84,12 +84,13 @@ def _alive(process: int) -> bool:
     if sys.platform == "win32":  # os.kill would end the process there
         import ctypes
 
-        handle = ctypes.windll.kernel32.OpenProcess(0x1000, False, process)  # may ask about it
+        query = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
+        handle = ctypes.windll.kernel32.OpenProcess(query, False, process)
         ctypes.windll.kernel32.CloseHandle(handle)
         return bool(handle)
     try:
         os.kill(process, 0)
-    except PermissionError:  # it is there, and somebody else's
+    except PermissionError:  # it exists and belongs to another user
         return True
     except (OSError, OverflowError):
         return False

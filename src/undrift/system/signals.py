@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, at moments when they tear nothing."""
+"""Ctrl-C and SIGTERM, delayed while something must not be interrupted."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Terminated(KeyboardInterrupt):
-    """Somebody asked the process to end."""
+    """The process received SIGTERM."""
 
 
 @contextmanager
 def uninterrupted(when: Callable[[int], bool] = lambda _: True) -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait until the block is done: it is done whole, or not begun.
+    """Delay SIGINT and SIGTERM until the block has ended.
 
-    when  whether one must wait now, given how many wait already; if not, it comes through
+    when  whether to delay this signal, given the number of those delayed already; else it is
+          handled at once
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if threading.current_thread() is not threading.main_thread() or None in before.values():
-        yield  # only the main thread of Python is interrupted by Python's handlers
+        yield  # Python runs signal handlers in the main thread only
         return
     waiting: list[int] = []
 

@@ -1,1 +1,1 @@
-"""Files of data sets: fetching and reading them."""
+"""Downloading and reading data files."""

@@ -1,4 +1,4 @@
-"""One download: resumed where it broke off, checked, and only then given its name."""
+"""Download of one file: resumed after an interruption, and renamed once its checksum is right."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ from rich.progress import (
 
 ATTEMPTS = 3
 WAIT = 1.0
-"""Seconds before the second attempt; each later one waits twice as long as the one before it."""
+"""Seconds before the second attempt; doubled for each further one."""
 
 TIMEOUT = (10, 60)
 """Seconds to wait for a connection, and for the next bytes."""
 
 CHUNK = 1 << 18
+"""Bytes per read."""
 
 TRY_AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
-"""Answers of a server that may change in a moment."""
+"""HTTP status codes of temporary failures."""
 
 
 class Failed(Exception):
-    """A download that cannot be finished, and why."""
+    """A download that cannot be finished; the message says why."""
 
 
 class Broken(Exception):
-    """A download that broke off; another attempt may go on from there."""
+    """A download that was interrupted; another attempt may resume it."""
 
 
 def download(url: str, target: Path, known_hash: str | None, size: int | None = None) -> None:
-    """Fetch a file into `target`, which does not exist before its checksum is right.
+    """Download a file to `target`, which does not exist before its checksum is right.
 
-    Half a file waits in `target` + ".part", and the next attempt, now or another day, continues
-    it; a server that cannot do so sends it from the start.
+    An incomplete file stays in `target` + ".part"; the next attempt, also in a later process,
+    resumes it, or starts again if the server does not support that.
     """
     import pooch
 
@@ -70,14 +71,14 @@ def download(url: str, target: Path, known_hash: str | None, size: int | None = 
                 why = str(error)
             except ValueError as error:  # pooch found another checksum and deleted the file
                 why = str(error).split(". ")[0]
-                if not resumed:
+                if not resumed:  # else the .part file may have been wrong: try a full download
                     break
     raise Failed(why)
 
 
 @dataclass(frozen=True)
 class _Downloader:
-    """What pooch calls to fetch a URL into a file."""
+    """Downloader for pooch: fetches a URL into a file."""
 
     part: Path
     size: int | None
@@ -94,7 +95,7 @@ class _Downloader:
         self.part.replace(output_file)
 
     def receive(self, url: str, have: int) -> None:
-        """Bring `part`, which has so many bytes, to its full length."""
+        """Download the rest of `part`, of which `have` bytes are there."""
         import requests
         from urllib3.exceptions import HTTPError
 
@@ -102,9 +103,9 @@ class _Downloader:
         try:
             with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
                 self.check(answer.status_code, answer.reason)
-                goes_on = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-                if answer.status_code != 206 or not goes_on:
-                    have = 0
+                resumes = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+                if answer.status_code != 206 or not resumes:
+                    have = 0  # the server sends the whole file
                 length = answer.headers.get("Content-Length", "")
                 total = have + int(length) if length.isdigit() else None
                 if self.size is not None and total not in (None, self.size):
@@ -127,8 +128,8 @@ class _Downloader:
             raise Broken(f"expected {expected} bytes, found {have}")
 
     def check(self, status: int, reason: str) -> None:
-        """Stop at once where the server says no."""
-        if status == 416:  # it has no such range: what we have is no beginning of what it has
+        """Raise `Broken` for a temporary error, `Failed` for any other."""
+        if status == 416:  # range not satisfiable: our part does not belong to the server's file
             self.part.unlink(missing_ok=True)
         if status in TRY_AGAIN or status == 416:
             raise Broken(f"the server answered {status} {reason}")
@@ -138,7 +139,7 @@ class _Downloader:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on stderr if that is a terminal, else nothing."""
+    """A progress bar on stderr if that is a terminal, else nothing."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -152,7 +153,7 @@ def _progress() -> Iterator[Progress]:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason, which says it best."""
+    """The innermost error's message, without the wrappers of requests and urllib3."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))
@@ -160,4 +161,4 @@ def _cause(error: BaseException) -> str:
         if isinstance(inner, BaseException):
             error = inner
     text = str(error) or type(error).__name__
-    return text.split("): ", 1)[-1]  # without the connection's own name
+    return text.split("): ", 1)[-1]  # without the connection object's repr

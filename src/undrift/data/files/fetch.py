@@ -1,7 +1,7 @@
-"""Files of data sets: found on disk or downloaded, never half and never unchecked.
+"""Files of data sets, found on disk or downloaded.
 
-They live in the data folder, one folder a data set: the one named with `use_data_dir` (--data-dir),
-else that of the environment variable UNDRIFT_DATA_DIR, else the system's cache folder.
+The data folder has one folder per data set. It is the one given with `use_data_dir` (--data-dir),
+else that of the environment variable UNDRIFT_DATA_DIR, else the cache folder.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = logging.getLogger("undrift")
 
 @dataclass(frozen=True)
 class File:
-    """A file as its authors publish it.
+    """A published file.
 
-    name         path below the folder of its data set
-    sha256, md5  its published checksums; the first that is known is compared
+    name         path in the folder of its data set
+    sha256, md5  published checksums; the first that is known is compared
     size         bytes
     """
 
@@ -48,7 +48,7 @@ class File:
 
 @dataclass
 class _Chosen:
-    """What this process was told to use."""
+    """Settings of this process."""
 
     folder: Path | None = None
     mirror: str | None = None
@@ -58,19 +58,19 @@ _chosen = _Chosen()
 
 
 def use_data_dir(path: str | Path | None) -> None:
-    """Look for data in this folder, and download into it; None is the default folder again.
+    """Look for data in this folder, and download into it; None resets to the default folder.
 
-    Files found in it are yours and are used as they are, with a notice where they are not the
-    published ones; files in the default folder must be the published ones.
+    Files in it are used as they are, with a warning if they differ from the published ones; files
+    in the default folder that differ are downloaded again.
     """
     folder = None if path is None else Path(path).expanduser()
     if folder is not None and folder.exists() and not folder.is_dir():
-        raise UndriftError(f"--data-dir {path}: this is a file; name the folder that holds it")
+        raise UndriftError(f"--data-dir {path}: this is a file; give the folder that holds it")
     _chosen.folder = folder
 
 
 def use_mirror(url: str | None) -> None:
-    """Download URL/DATASET/FILE in place of the published addresses; None is those again."""
+    """Download URL/DATASET/FILE instead of the published addresses; None resets to those."""
     if url is not None and not url.startswith(("http://", "https://")):
         raise UndriftError(f"mirror {url}: must start with http:// or https://; for files on "
                            "disk use --data-dir")  # fmt: skip
@@ -78,7 +78,7 @@ def use_mirror(url: str | None) -> None:
 
 
 def data_dir() -> Path:
-    """The folder that data are looked for in and downloaded into."""
+    """The data folder."""
     if _chosen.folder is not None:
         return _chosen.folder
     named = os.environ.get("UNDRIFT_DATA_DIR")
@@ -86,24 +86,24 @@ def data_dir() -> Path:
 
 
 def locate(dataset: str, files: Sequence[File], folders: Sequence[str] = ()) -> dict[str, Path]:
-    """Paths of the files, downloaded if need be.
+    """Paths of the files, downloaded if necessary.
 
     Each is looked for in data_dir()/dataset, in the other `folders` of data_dir(), and in
-    data_dir() itself; what is in none of them is downloaded into the first.
+    data_dir() itself; a file in none of them is downloaded into the first.
     """
-    strange: list[str] = []
+    different: list[str] = []
     paths = {
-        file.name: _on_disk(dataset, file, folders, strange) or _download(dataset, file)
+        file.name: _on_disk(dataset, file, folders, different) or _download(dataset, file)
         for file in files
     }
-    if strange:
-        more = f"; {len(strange) - 1} more like it" if len(strange) > 1 else ""
-        notice(f"{strange[0]}{more}: used because it is in the data folder that you named")
+    if different:
+        more = f"; {len(different) - 1} more like it" if len(different) > 1 else ""
+        notice(f"{different[0]}{more}: used because it is in the data folder that you gave")
     return paths
 
 
 def find(dataset: str, names: Iterable[str], folders: Sequence[str] = ()) -> dict[str, Path] | None:
-    """Paths of files that are all in one of the folders where `locate` looks; else None."""
+    """Paths of the files, if one of the folders of `locate` has all of them; else None."""
     names = list(names)
     for folder in (dataset, *folders, ""):
         paths = {name: data_dir() / folder / name for name in names}
@@ -113,12 +113,12 @@ def find(dataset: str, names: Iterable[str], folders: Sequence[str] = ()) -> dic
 
 
 def missing(dataset: str, files: Sequence[File], folders: Sequence[str] = ()) -> list[File]:
-    """The files that `locate` would have to download, going by names alone."""
+    """The files that `locate` would have to download, judged by name only."""
     return [file for file in files if find(dataset, [file.name], folders) is None]
 
 
 def digest(path: Path, kind: str = "md5") -> str:
-    """The checksum of a file, worked out once as long as the file stays as it is."""
+    """The checksum of a file, cached until its size or modification time changes."""
     facts = path.stat()
     return _digest(path, kind, facts.st_size, facts.st_mtime_ns)
 
@@ -133,12 +133,12 @@ def _digest(path: Path, kind: str, size: int, changed: int) -> str:
 
 @functools.cache
 def notice(text: str) -> None:
-    """Tell the user something once, on stderr unless logging is set up otherwise."""
+    """Log a warning, once per process; it goes to stderr unless logging is configured."""
     log.warning("undrift: %s", text)
 
 
-def _on_disk(dataset: str, file: File, folders: Sequence[str], strange: list[str]) -> Path | None:
-    """The file, if it is there and is either the published one or the user's own."""
+def _on_disk(dataset: str, file: File, folders: Sequence[str], different: list[str]) -> Path | None:
+    """The file, if it is the published one or in a folder that the user gave."""
     for folder in (dataset, *folders, ""):
         path = data_dir() / folder / file.name
         difference = _difference(path, file) if path.is_file() else None
@@ -147,14 +147,14 @@ def _on_disk(dataset: str, file: File, folders: Sequence[str], strange: list[str
         if difference is not None:
             said = f"{path} is not the published file ({difference})"
             if _chosen.folder is not None:
-                strange.append(said)
+                different.append(said)
                 return path
-            notice(f"{said}; it is fetched again")
+            notice(f"{said}; downloading it again")
     return None
 
 
 def _difference(path: Path, file: File) -> str | None:
-    """How a file differs from the published one."""
+    """How a file differs from the published one; None if it does not."""
     size = path.stat().st_size
     if file.size is not None and size != file.size:
         return f"expected {file.size} bytes, found {size}"
@@ -177,7 +177,7 @@ def _download(dataset: str, file: File) -> Path:
     except (Failed, OSError) as error:
         raise UndriftError(
             f"{dataset}/{file.name}: cannot be downloaded from {url}: {error}. Try again; or put "
-            f"the file into {target.parent}; or name a folder that has it with --data-dir, or a "
+            f"the file into {target.parent}; or give a folder that has it with --data-dir, or a "
             "mirror with UNDRIFT_DATA_MIRROR"
         ) from None
     return target
@@ -185,7 +185,7 @@ def _download(dataset: str, file: File) -> Path:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Inside the block, no other process downloads this file; afterwards nothing is left of it."""
+    """Lock a file for download; afterwards, remove the lock and new folders that are empty."""
     from filelock import FileLock
 
     made = [folder for folder in target.parents if not folder.exists()]

@@ -1,7 +1,7 @@
-"""Readers of data files that trust nothing they read.
+"""Readers of untrusted data files.
 
-Files are data, never code: no reader executes, links or unpacks anything. Sizes that a file claims
-are compared with what it can hold before memory is taken, and every fault is an `UndriftError`.
+No reader executes code, follows links or unpacks to disk. Sizes in headers are checked against the
+size of the file before memory is allocated. Every fault is an `UndriftError`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ import numpy as np
 from undrift.config import UndriftError
 
 LIMIT = 1 << 31
-"""The most bytes that one file, or one member of an archive, may unpack to."""
+"""Largest size of a file, or of a member of an archive, after decompression, bytes."""
 
 RATIO = 1032
-"""No deflate stream unpacks to more than so many times its own size."""
+"""Largest compression ratio of deflate."""
 
 LARGE = 1 << 28
-"""Arrays of so many bytes are memory-mapped."""
+"""Arrays of at least this many bytes are memory-mapped."""
 
 CHUNK = 1 << 20
+"""Bytes per read."""
 
 IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 @contextmanager
 def reading(name: object, kind: str) -> Iterator[None]:
-    """Inside the block, whatever goes wrong is one sentence about the file."""
+    """Inside the block, any exception becomes an `UndriftError` about the file."""
     try:
         yield
     except UndriftError:
@@ -54,12 +55,12 @@ def reading(name: object, kind: str) -> Iterator[None]:
 
 
 def refuse(name: object, kind: str, why: str) -> UndriftError:
-    """The error for a file whose content makes no sense."""
+    """The error for a file with invalid content."""
     return UndriftError(f"{name}: not a valid {kind} file ({why}); fetch it again")
 
 
 def memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Room for an array; a large one lies in a temporary file, whose pages come and go."""
+    """An uninitialised array; if large, in a temporary file, so that its pages can be evicted."""
     if math.prod(shape) * dtype.itemsize < LARGE:
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile() as file:
@@ -73,7 +74,7 @@ def read_idx(path: Path, limit: int = LIMIT) -> np.ndarray:
 
 
 def idx(file: BinaryIO, size: int, name: object, limit: int = LIMIT) -> np.ndarray:
-    """The array, of at most `limit` bytes, in an open idx file of `size`, plain or gzipped."""
+    """The array, of at most `limit` bytes, in an open idx file of `size` bytes, maybe gzipped."""
     with reading(name, "idx"):
         start = file.read(2)
         file.seek(0)
@@ -84,7 +85,7 @@ def idx(file: BinaryIO, size: int, name: object, limit: int = LIMIT) -> np.ndarr
 
 
 def _idx(file: BinaryIO, room: int, name: object, limit: int, exact: bool) -> np.ndarray:
-    """The array in a plain stream that holds `room` bytes, or at most so many if not `exact`."""
+    """The array in an uncompressed stream of `room` bytes, or of at most `room` if not `exact`."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in IDX_TYPES:
         raise refuse(name, "idx", f"it starts with {magic.hex(' ') or 'nothing'}")
@@ -114,7 +115,7 @@ def _idx(file: BinaryIO, room: int, name: object, limit: int, exact: bool) -> np
 
 
 def read_bytes(path: Path, limit: int = LIMIT) -> bytes:
-    """A whole file, if it is not too large."""
+    """A whole file, of at most `limit` bytes."""
     with reading(path, "data"):
         if path.stat().st_size > limit:
             raise refuse(path, "data", f"{path.stat().st_size} bytes, at most {limit} expected")
@@ -136,11 +137,11 @@ def rows(data: bytes, width: int, name: object) -> np.ndarray:
 def tar_files(
     path: Path, names: Collection[str] | None = None, limit: int = LIMIT
 ) -> Iterator[tuple[str, bytes]]:
-    """Name and content of the regular files in a tar archive, or of those that are named.
+    """Name and content of the regular files in a tar archive, or of those in `names`.
 
-    limit  the most bytes that all of these have together
+    limit  largest total size, bytes
 
-    Nothing is written to disk; links, devices and sparse files are passed over.
+    Nothing is written to disk; links, devices and sparse files are skipped.
     """
     with reading(path, "tar"), _untarred(path) as archive:
         room = min(RATIO * path.stat().st_size, limit)
@@ -159,12 +160,12 @@ def tar_files(
 
 
 PACKERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-"""How packed files begin, and what opens them."""
+"""Magic bytes of compressed files, and the functions that open them."""
 
 
 @contextmanager
 def _untarred(path: Path) -> Iterator[tarfile.TarFile]:
-    """A tar archive, packed or not, of which no more than CHUNK is read at once."""
+    """A tar archive, maybe compressed; no single read is larger than CHUNK."""
     with path.open("rb") as raw:
         start = raw.read(8)
     opener = next((PACKERS[magic] for magic in PACKERS if start.startswith(magic)), open)
@@ -173,7 +174,7 @@ def _untarred(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 class _Bounded(io.RawIOBase):
-    """A file for `tarfile`, which would read a member's name of any length at once."""
+    """A file that refuses large reads: `tarfile` reads long names whole, whatever their size."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file

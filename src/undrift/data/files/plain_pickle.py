@@ -1,8 +1,8 @@
-"""Pickles that hold nothing but numbers, strings, lists, dictionaries and NumPy arrays of numbers.
+"""Safe reader of pickles of numbers, strings, lists, dictionaries and numeric NumPy arrays.
 
-CIFAR comes as pickles, and a pickle is a program. This reader knows only the instructions that put
-plain values together. The three functions that a pickled array calls are replaced by records, so
-that no function is ever looked up or called; anything else is refused.
+CIFAR comes as pickles, and a pickle is a program. This reader supports only the instructions that
+build plain values. The functions that a pickled array calls are replaced by records, so that
+nothing is imported or called; anything else is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from undrift.data.files.formats import reading, refuse
 KIND = "pickle"
 
 NUMBERS = frozenset(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
-"""Types that an array may have."""
+"""Allowed dtypes of arrays."""
 
 INSTRUCTIONS = """
     PROTO FRAME STOP MARK POP POP_MARK DUP
@@ -32,13 +32,13 @@ INSTRUCTIONS = """
     EMPTY_DICT DICT SETITEM SETITEMS
     PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL
 """
-"""What the reader does as usual; REDUCE and BUILD it does in its own way, and nothing else."""
+"""Instructions that work as in pickle; REDUCE and BUILD are replaced, all others refused."""
 
 ALLOWED = frozenset(getattr(pickle, name)[0] for name in INSTRUCTIONS.split())
 
 
 def plain_pickle(data: bytes, name: object) -> dict[str, Any]:
-    """The dictionary in a pickle; keys are strings, strings of Python 2 are bytes."""
+    """The dictionary in a pickle. Keys are strings; strings of Python 2 are returned as bytes."""
     with reading(name, KIND):
         loaded = _Reader(data, name).load()
         if not isinstance(loaded, dict):
@@ -47,7 +47,7 @@ def plain_pickle(data: bytes, name: object) -> dict[str, Any]:
 
 
 class _Dtype:
-    """A pickled number type, such as u1."""
+    """A pickled dtype, such as u1."""
 
     __slots__ = ("code", "order")
 
@@ -64,7 +64,7 @@ class _Dtype:
 
 
 class _Array:
-    """A pickled array: first empty, then filled from its bytes without copying them."""
+    """A pickled array: created empty by REDUCE, filled by BUILD from its bytes, without a copy."""
 
     __slots__ = ("value",)
 
@@ -85,7 +85,7 @@ class _Array:
 
 
 class _Name:
-    """A name that a pickled array may mention."""
+    """Stands for a global that a pickled array refers to."""
 
     __slots__ = ("what",)
 
@@ -103,7 +103,7 @@ NAMES = {
 
 
 class _Reader(pickle._Unpickler):
-    """The unpickler written in Python, with most of its instructions taken away."""
+    """Python's pure-Python unpickler, without most of its instructions."""
 
     stack: list[Any]
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
@@ -114,7 +114,7 @@ class _Reader(pickle._Unpickler):
         super().__init__(io.BytesIO(data), encoding="bytes")
         self.name = name
         self.room = len(data)
-        """Bytes that may still be made from text: each text of the file once."""
+        """bytes that may still be encoded from text; bounds memory if a text is used repeatedly"""
 
     def load(self) -> Any:
         try:
@@ -129,8 +129,8 @@ class _Reader(pickle._Unpickler):
         if (module, name) not in NAMES:
             asked = f"{module}.{name}"[:80]
             raise UndriftError(
-                f"{self.name}: this pickle asks for {asked!r}, which is no plain data; it was not "
-                "read"
+                f"{self.name}: this pickle asks for {asked!r}, which is not plain data, so it was "
+                "not read; fetch it again from its publisher"
             )
         return _Name(NAMES[module, name])
 
@@ -165,7 +165,7 @@ class _Reader(pickle._Unpickler):
 
 
 def _text(value: Any) -> str:
-    """Text, which Python 2 wrote as bytes."""
+    """A string; bytes, as Python 2 wrote strings, are decoded."""
     if isinstance(value, bytes):
         return value.decode("latin1")
     if not isinstance(value, str):

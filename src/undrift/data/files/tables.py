@@ -1,9 +1,10 @@
-"""Tables: columns of numbers and labels, from CSV and Parquet."""
+"""Tables of features and labels, from CSV and Parquet."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,19 @@ import numpy as np
 from undrift.config import UndriftError, unknown
 from undrift.data.files.formats import reading
 from undrift.data.text.words import lines
-from undrift.system.extras import needed
+from undrift.system.extras import require
 
 BLOCK = 65_536
-"""Rows that are kept as text at a time."""
+"""CSV rows converted at a time; bounds memory."""
 
 Table = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""Inputs (n, features), targets, and the owner of each row."""
+"""Inputs (n, features), targets, and client ids."""
 
 
 def read_table(
     path: Path, target: str, client: str | None = None, features: Sequence[str] | None = None
 ) -> Table:
-    """The columns of a table that are named; `features` are by default all the others."""
+    """Read these columns of a table; `features` are by default all the others."""
     if path.suffix.lower() in (".parquet", ".pq"):
         return _parquet(path, target, client, features)
     rows = csv.reader(lines(path, "utf-8-sig"))
@@ -85,14 +86,14 @@ def _numbers(path: Path, names: Sequence[str], cells: list[list[str]], start: in
                     float(cell)
                 except ValueError:
                     raise UndriftError(
-                        f"{path}, row {i}, column {name}: {cell[:40]!r} is no number; name the "
-                        "columns to use in features"
+                        f"{path}, row {i}, column {name}: {cell[:40]!r} is not a number; list the "
+                        "numeric columns in features"
                     ) from None
         raise
 
 
 def _labels(cells: list[str]) -> np.ndarray:
-    """Whole numbers if all are, else numbers if all are, else text."""
+    """Integers if all are, else floats if all are, else strings."""
     for kind in (np.int64, np.float64):
         try:
             return np.array(cells, dtype=kind)
@@ -102,7 +103,8 @@ def _labels(cells: list[str]) -> np.ndarray:
 
 
 def _parquet(path: Path, target: str, client: str | None, features: Sequence[str] | None) -> Table:
-    package = needed(path, "polars", "pyarrow.parquet")
+    use = "pyarrow.parquet" if find_spec("pyarrow") and not find_spec("polars") else "polars"
+    package = require(use, "data", path)
     with reading(path, "Parquet"):
         if package.__name__ == "polars":
             header = list(package.read_parquet_schema(path))
@@ -116,8 +118,8 @@ def _parquet(path: Path, target: str, client: str | None, features: Sequence[str
         strange = [name for name in wanted if columns[name].dtype.kind not in "biuf"]
         if strange:
             raise UndriftError(
-                f"{path}, column {strange[0]}: {columns[strange[0]].dtype} is no number; name the "
-                "columns to use in features"
+                f"{path}, column {strange[0]}: {columns[strange[0]].dtype} is not a number; list "
+                "the numeric columns in features"
             )
         for name in (target, *([client] if client else [])):
             empty = [i for i, value in enumerate(columns[name].tolist()) if value is None]

@@ -1,12 +1,11 @@
 """Partitions: which client holds which samples.
 
-No sample is given twice, and every client gets at least one. Where all clients are to get the same
-number, that is ⌊samples / clients⌋ and the remainder is not used. A client's samples come in no
-particular order.
+Every sample goes to at most one client, and every client gets at least one. Equal sizes are
+⌊samples / clients⌋; the remainder is not used. A client's samples are in no particular order.
 
-Two different things are called a Dirichlet partition. In `Dirichlet`, alpha is the concentration of
-each class; in `DirichletTotal`, it is the sum over the classes. With 10 balanced classes, 1 of the
-latter is as skewed as 0.1 of the former.
+Two different partitions are called Dirichlet. In `Dirichlet`, alpha is the concentration of each
+class; in `DirichletTotal`, it is the sum over the classes. With 10 balanced classes,
+DirichletTotal(alpha=1) is as skewed as Dirichlet(alpha=0.1).
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from undrift.config import Config, UndriftError, flag, real, text, whole
 from undrift.data.federated import FederatedData
 from undrift.data.partition.dealing import (
     Parts,
-    classes_taken,
-    dealt,
-    grouped,
+    deal,
+    draw_classes,
+    group_by_client,
     log_dirichlet,
     quotas,
-    reassigned,
-    rounded,
-    turns,
+    reassign,
+    round_shares,
+    turn_order,
 )
 from undrift.data.partition.saved import PartitionFile, read_hash
 from undrift.data.source import DataSet
@@ -46,16 +45,16 @@ def concentration(*default: float) -> Any:
 
 
 def inequality() -> Any:
-    """A field for the sigma of log-normal client sizes; 0 makes all the same."""
+    """A field for the sigma of log-normal client sizes; 0: equal sizes."""
     return real(0.0, ge=0, le=10)
 
 
 @dataclass(frozen=True)
 class Partition(Config):
-    """Shares samples out among clients."""
+    """Distributes samples to clients."""
 
     def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
-        """The samples of each client, given the label of every sample.
+        """The sample indices of each client, given the label of every sample.
 
         owners  the natural owner of every sample, for `Natural`
         coarse  the coarse label of every fine label, for `Pachinko`
@@ -65,24 +64,24 @@ class Partition(Config):
 
 @dataclass(frozen=True)
 class Natural(Partition):
-    """Every sample stays with its owner; clients are numbered in the order of the owners' ids."""
+    """One client for each owner in the data set, numbered in the order of the owners' ids."""
 
     def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
         if owners is None:
             raise UndriftError(f"{self}: these data have no owners; use another partition")
         if len(owners) != len(labels):
             raise UndriftError(f"{self}: {len(owners)} owners for {len(labels)} samples")
-        return grouped(np.arange(len(labels)), np.unique(owners, return_inverse=True)[1])
+        return group_by_client(np.arange(len(labels)), np.unique(owners, return_inverse=True)[1])
 
 
 @dataclass(frozen=True)
 class Shared(Partition):
-    """Base of the partitions into a given number of clients."""
+    """Base of the partitions with a given number of clients."""
 
     clients: int = whole(ge=1)
 
     def size(self, samples: int, pieces: int = 1) -> int:
-        """Samples in each of a client's pieces, where all are alike."""
+        """Samples per piece, if every client gets `pieces` pieces of equal size."""
         if self.clients * pieces > samples:
             raise UndriftError(
                 f"{self}: {samples} samples are too few for {self.clients} clients; "
@@ -91,10 +90,10 @@ class Shared(Partition):
         return samples // (self.clients * pieces)
 
     def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The labels that occur, the place of each sample's among them, and their numbers."""
+        """The distinct labels, the class (index into these) of each sample, samples per class."""
         if labels.ndim != 1 or labels.dtype.kind not in "biu":
             raise UndriftError(
-                f"{self}: needs a whole number as label of every sample, but the labels are "
+                f"{self}: needs one integer label per sample, but the labels are "
                 f"{labels.dtype} of shape {labels.shape}; use plain IID or Natural"
             )
         return np.unique(labels, return_inverse=True, return_counts=True)
@@ -104,8 +103,8 @@ class Shared(Partition):
 class IID(Shared):
     """Shuffled samples, cut into slices.
 
-    sigma       0: all clients get the same number; otherwise log-normal numbers, see `quotas`
-    stratified  deal each class out in turn: clients differ by at most one sample of a class
+    sigma       0: equal sizes; above (at most 10): log-normal sizes, see `quotas`
+    stratified  distribute each class evenly: clients differ by at most one sample per class
     """
 
     _: KW_ONLY
@@ -123,14 +122,14 @@ class IID(Shared):
         if self.stratified:
             used = order[: size * self.clients]
             by_class = used[np.argsort(self.classes(labels)[1][used], kind="stable")]
-            return list(by_class.reshape(size, self.clients).T)
+            return list(by_class.reshape(size, self.clients).T)  # round robin
         ends = np.cumsum(quotas(rng, len(labels), self.clients, self.sigma))
         return np.split(order[: ends[-1]], ends[:-1])
 
 
 @dataclass(frozen=True)
 class Shards(Shared):
-    """Samples sorted by label and cut into equal shards, of which every client gets some.
+    """Samples sorted by label and cut into equal shards; every client gets `shards` at random.
 
     Samples that do not fill a shard are left out at random, before sorting.
 
@@ -150,17 +149,17 @@ class Shards(Shared):
 
 @dataclass(frozen=True)
 class Dirichlet(Shared):
-    """Each client wants classes in proportions of its own, drawn from Dir(alpha, ..., alpha).
+    """Each client draws labels from its own class proportions, drawn from Dir(alpha, ..., alpha).
 
-    Until all quotas are full, a client with room is picked uniformly and takes a sample of a class
-    drawn from its proportions, renormalised over the classes that are not used up.
+    Until all quotas are full, a client whose quota is not full is picked uniformly and takes a
+    sample of a class drawn from its proportions, renormalised over the classes that are left.
 
-    alpha  concentration of each class: near 0 clients have one class, far above 1 all alike
-    sigma  0: all clients get the same number; otherwise log-normal numbers, see `quotas`
+    alpha  concentration per class: near 0 a client has one class, far above 1 all are alike
+    sigma  0: equal sizes; above (at most 10): log-normal sizes, see `quotas`
 
     This is the partition of FedDyn and AdaBest.
-    Deviations: none in distribution; samples are not drawn one by one, see `turns` and
-    `classes_taken`.
+    Deviations: none in distribution; samples are drawn in bulk, see `turn_order` and
+    `draw_classes`.
     Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021.
     """
 
@@ -169,27 +168,27 @@ class Dirichlet(Shared):
     sigma: float = inequality()
 
     def split(self, labels: Array, rng: Rng, owners: Extra = None, coarse: Extra = None) -> Parts:
-        self.size(len(labels))
+        self.size(len(labels))  # refuses too few samples
         _, classes, stock = self.classes(labels)
-        wishes = log_dirichlet(rng, np.full(len(stock), self.alpha), self.clients)
-        clients = turns(rng, quotas(rng, len(labels), self.clients, self.sigma))
+        shares = log_dirichlet(rng, np.full(len(stock), self.alpha), self.clients)
+        clients = turn_order(rng, quotas(rng, len(labels), self.clients, self.sigma))
         one_family, sure = np.zeros(len(stock), dtype=np.int64), np.zeros((self.clients, 1))
-        taken = classes_taken(rng, clients, stock, one_family, sure, wishes)
-        return dealt(rng, classes, clients, taken)
+        taken = draw_classes(rng, clients, stock, one_family, sure, shares)
+        return deal(rng, classes, clients, taken)
 
 
 @dataclass(frozen=True)
 class DirichletTotal(Shared):
-    """Each client wants classes in proportions drawn from Dir(alpha p), p the classes' shares.
+    """Each client has class proportions drawn from Dir(alpha p), p the shares of the classes.
 
-    Clients fill up one after the other. What a class lacks is made up from the others (see
-    `reassigned`). The last client takes all that is left, so every sample is used.
+    Clients are filled one after the other. What a class lacks is made up from the others (see
+    `reassign`). The last client takes all that is left, so every sample is used.
 
-    alpha  total concentration of all classes
+    alpha  sum of the concentrations of all classes
 
     This is the partition of FedNLP and FedGLAD.
-    Deviations: portions of the stock are rounded up exactly, not in floating point; hence one pass
-    always makes up a shortfall, and there is no second.
+    Deviations: shares of the stock are rounded up in integer arithmetic, not in floating point, so
+    that one pass always makes up a shortfall.
     Reference: Lin et al., FedNLP: benchmarking federated learning methods for natural language
     processing tasks, Findings of NAACL 2022.
     """
@@ -201,23 +200,24 @@ class DirichletTotal(Shared):
         _, classes, stock = self.classes(labels)
         shares = log_dirichlet(rng, self.alpha * (stock / len(labels)), self.clients - 1)
         counts = []
-        for wanted in rounded(np.exp(shares), size):
-            counts.append(reassigned(wanted, stock))
+        for wanted in round_shares(np.exp(shares), size):
+            counts.append(reassign(wanted, stock))
             stock = stock - counts[-1]
-        table = np.array([*counts, stock])
+        table = np.array([*counts, stock])  # samples per client (rows) and class (columns)
         clients, taken = (np.repeat(ids.ravel(), table.ravel()) for ids in np.indices(table.shape))
-        return dealt(rng, classes, clients, taken)
+        return deal(rng, classes, clients, taken)
 
 
 @dataclass(frozen=True)
 class Pachinko(Shared):
     """Each client draws coarse labels from its own Dir(alpha), then fine ones from its Dir(beta).
 
-    Clients fill up one after the other, all with the same number of samples. When a fine label is
-    used up, the others of its coarse label take its share; when a coarse label is, all others do.
+    Clients are filled one after the other, all with the same number of samples. When a fine label
+    runs out, the others of its coarse label take its share; when a coarse label does, all others
+    do.
 
-    alpha  concentration of each coarse label
-    beta   concentration of each fine label among those of its coarse one
+    alpha  concentration per coarse label
+    beta   concentration per fine label, among those of its coarse one
 
     Reference: Reddi et al., Adaptive federated optimization, ICLR 2021 (CIFAR-100, 500 clients).
     """
@@ -235,10 +235,10 @@ class Pachinko(Shared):
                 f"{self}: label {names[-1]} has no coarse label; coarse lists only {len(coarse)}"
             )
         kinds, families = np.unique(np.asarray(coarse)[names], return_inverse=True)
-        coarse_wishes = log_dirichlet(rng, np.full(len(kinds), self.alpha), self.clients)
-        fine_wishes = log_dirichlet(rng, np.full(len(names), self.beta), self.clients)
-        taken = classes_taken(rng, clients, stock, families, coarse_wishes, fine_wishes)
-        return dealt(rng, classes, clients, taken)
+        coarse_shares = log_dirichlet(rng, np.full(len(kinds), self.alpha), self.clients)
+        fine_shares = log_dirichlet(rng, np.full(len(names), self.beta), self.clients)
+        taken = draw_classes(rng, clients, stock, families, coarse_shares, fine_shares)
+        return deal(rng, classes, clients, taken)
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class Saved(Partition):
     """A partition from a file, as `undrift partition show --save` writes it.
 
     path  the file
-    hash  the partition that it must hold; what it does hold if not given
+    hash  expected hash of the partition; taken from the file if not given
     """
 
     path: str = text()
@@ -279,9 +279,9 @@ PARTITIONS = {
 def held_out(
     parts: Sequence[np.ndarray], rng: np.random.Generator, count: int | None = None
 ) -> tuple[Parts, Parts]:
-    """Training and validation clients: `count` clients, drawn at random, are kept for validation.
+    """Training and validation clients: `count` clients, drawn at random, are for validation.
 
-    By default that is one in eleven, so that 110 clients are 100 to train and 10 to validate.
+    By default one in eleven: of 110 clients, 100 train and 10 validate.
     """
     count = max(1, round(len(parts) / 11)) if count is None else count
     if not 0 < count < len(parts):
@@ -297,14 +297,14 @@ def held_out(
 def federate(
     source: DataSet, partition: Partition, seed: int, validation: int = 0
 ) -> FederatedData:
-    """Load a data set and share its training samples out among clients.
+    """Load a data set and distribute its training samples to clients.
 
-    validation  so many of the clients, drawn at random, do not train; see `held_out`
+    validation  number of clients, drawn at random, that validate and do not train
     """
     if not isinstance(source, DataSet) or not isinstance(partition, Partition):
         wrong = partition if isinstance(source, DataSet) else source
         raise UndriftError(
-            f"federate: {wrong!r} is no {'partition' if wrong is partition else 'data set'}; "
+            f"federate: {wrong!r} is not a {'partition' if wrong is partition else 'data set'}; "
             "give objects, such as federate(Digits(), IID(clients=10), seed=0)"
         )
     data = source.load(seed)

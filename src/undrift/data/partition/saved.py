@@ -1,9 +1,8 @@
-"""Partitions in files, to share and to use again: `Saved(path=...)`.
+"""Partition files, to share and reuse partitions: `Saved(path=...)`.
 
-A file has the format safetensors: two arrays, `order` and `offsets`, such that client i holds the
-samples `order[offsets[i] : offsets[i + 1]]`, and a few facts beside them. Its hash stands for which
-client holds which samples of which labels, and for nothing else: neither the name of the file nor
-the description nor the size of the numbers matters.
+A safetensors file with two arrays, `order` and `offsets`, such that client i holds the samples
+`order[offsets[i] : offsets[i + 1]]`, and metadata. Its hash depends only on which client holds
+which samples and on the labels, not on the file name, the description or the integer type.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from undrift.config import UndriftError
 
 FORMAT = 1
 DIGITS = 16
-"""Characters of a hash that are shown and used in names."""
+"""Length of a hash, in hex digits."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionFile:
-    """What a file says.
+    """The content of a partition file.
 
     order, offsets  client i holds the samples `order[offsets[i] : offsets[i + 1]]`
-    samples         number of samples that there were to share out
+    samples         number of training samples in the data set, including unused ones
     labels          hash of their labels
-    about           what the partition is, in words
+    about           description
     """
 
     order: np.ndarray
@@ -44,7 +43,7 @@ class PartitionFile:
 
     @classmethod
     def of(cls, parts: Sequence[np.ndarray], labels: np.ndarray, about: str = "") -> PartitionFile:
-        """The partition whose clients hold these samples, of those with these labels."""
+        """From the sample indices of each client and the labels of all samples."""
         order = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
         offsets = np.cumsum([0, *map(len, parts)])
         return cls(order, offsets, len(labels), labels_hash(labels), about)
@@ -59,11 +58,11 @@ class PartitionFile:
 
     @property
     def parts(self) -> list[np.ndarray]:
-        """The samples of each client."""
+        """The sample indices of each client."""
         return np.split(self.order, self.offsets[1:-1])
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file, or under the name of its hash into a folder; returns the file."""
+        """Write to a file, or into a folder under a name with the hash; returns the path."""
         path = Path(path)
         if path.is_dir():
             path = path / f"partition-{self.hash}.safetensors"
@@ -86,7 +85,7 @@ class PartitionFile:
 
     @classmethod
     def load(cls, path: str | Path) -> PartitionFile:
-        """Read a file and check that it is what it says."""
+        """Read a file and check its hash and its content."""
         with _opened(path) as file:
             facts = _facts(path, file)
             try:
@@ -99,15 +98,19 @@ class PartitionFile:
         if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(order):
             raise _broken(path, "its offsets do not fit the samples")
         if (np.diff(offsets) < 0).any():
-            raise _broken(path, "its offsets do not grow")
+            raise _broken(path, "its offsets decrease")
         if len(order) and not 0 <= order.min() <= order.max() < found.samples:
-            raise _broken(path, f"it has samples beyond the {found.samples} that there are")
+            raise _broken(
+                path,
+                f"its samples must be from 0 to {found.samples - 1}, "
+                f"found {order.min()} to {order.max()}",
+            )
         if len(np.unique(order)) < len(order):
-            raise _broken(path, "a sample is in it twice")
+            raise _broken(path, "it lists a sample twice")
         return found
 
     def check(self, path: str, labels: np.ndarray) -> None:
-        """Refuse labels of other data than those that were shared out."""
+        """Refuse data other than those that the partition was made for."""
         known = f" ({self.about})" if self.about else ""
         if self.samples != len(labels):
             raise UndriftError(
@@ -122,13 +125,13 @@ class PartitionFile:
 
 
 def read_hash(path: str | Path) -> str:
-    """The hash that a file says it has, without reading all of it."""
+    """The hash in a file's metadata, without reading or checking the rest."""
     with _opened(path) as file:
         return str(_facts(path, file)["hash"])
 
 
 def labels_hash(labels: np.ndarray) -> str:
-    """A hash of labels, whatever the size of their numbers."""
+    """A hash of labels that does not depend on their integer or float type."""
     plain = np.ascontiguousarray(labels, dtype="<f8" if labels.dtype.kind == "f" else "<i8")
     return hashlib.sha256(f"{plain.shape}".encode() + plain.tobytes()).hexdigest()[:DIGITS]
 
@@ -145,11 +148,11 @@ def _opened(path: str | Path) -> Any:
 
 
 def _row(path: str | Path, file: Any, name: str) -> np.ndarray:
-    """One of the arrays, if numpy can be asked for it: it does not know all types of numbers."""
+    """One of the arrays as int64; the type is checked first, since NumPy lacks some of them."""
     found = file.get_slice(name)
     kind, shape = found.get_dtype(), found.get_shape()
     if kind[0] not in "IU" or len(shape) != 1:
-        raise _broken(path, f"{name} must be a row of whole numbers, found {kind} of shape {shape}")
+        raise _broken(path, f"{name} must be a row of integers, found {kind} of shape {shape}")
     row: np.ndarray = file.get_tensor(name).astype(np.int64)
     return row
 
@@ -161,11 +164,14 @@ def _facts(path: str | Path, file: Any) -> dict[str, Any]:
         facts = None
     wanted = {"format": int, "hash": str, "samples": int, "labels": str, "about": str}
     if not isinstance(facts, dict) or any(type(facts.get(k)) is not v for k, v in wanted.items()):
-        raise _broken(path, "it does not say so")
+        raise _broken(path, "its metadata are missing or incomplete")
     if facts["format"] != FORMAT:
         raise _broken(path, f"its format is {facts['format']}; this version reads {FORMAT}")
     return facts
 
 
 def _broken(path: str | Path, reason: str) -> UndriftError:
-    return UndriftError(f"{str(path)!r} is not a sound partition file: {reason}")
+    return UndriftError(
+        f"{str(path)!r} is not a valid partition file: {reason}; write it again with "
+        "undrift partition show --save"
+    )

@@ -1,7 +1,7 @@
-"""How much clients differ: in the number of their samples, and in their labels.
+"""Measures of label skew between clients.
 
-`counts` has the samples of each class (columns) at each client (rows). Clients without samples have
-no distribution of labels; theirs is NaN.
+`counts` has the number of samples per client (rows) and class (columns). Values of clients without
+samples are NaN.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import numpy as np
 
 
 def shares(counts: np.ndarray) -> np.ndarray:
-    """The distribution of labels at each client."""
+    """Label distribution of each client."""
     sizes = counts.sum(axis=1, keepdims=True)
     p: np.ndarray = np.divide(counts, sizes, out=np.full(counts.shape, np.nan), where=sizes > 0)
     return p
 
 
 def label_entropy(counts: np.ndarray) -> np.ndarray:
-    """Entropy of each client's labels in bits: 0 for one class, log2(C) for C classes alike."""
+    """Entropy of each client's labels, bits: 0 for one class, log2(C) for C equal classes."""
     p = shares(counts)
     logarithms = np.log2(p, out=np.zeros_like(p), where=p > 0)
     entropy: np.ndarray = np.abs((p * logarithms).sum(axis=1))
@@ -25,16 +25,16 @@ def label_entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def total_variation(counts: np.ndarray) -> np.ndarray:
-    """½ Σ |p - q| between each client's labels p and everybody's q: the share that is out of place.
+    """½ Σ |p - q| between each client's label distribution p and the overall q; in [0, 1).
 
-    0 where a client's labels are like everybody's, towards 1 where it has only rare ones.
+    0 if both are the same; near 1 if the client has only rare labels.
     """
     distance: np.ndarray = 0.5 * np.abs(shares(counts) - _overall(counts)).sum(axis=1)
     return distance
 
 
 def hellinger(counts: np.ndarray) -> np.ndarray:
-    """√(1 - Σ √(p q)) between each client's labels p and everybody's q; from 0 to 1."""
+    """√(1 - Σ √(p q)) between each client's label distribution p and the overall q; in [0, 1)."""
     overlap = np.sqrt(shares(counts) * _overall(counts)).sum(axis=1)
     distance: np.ndarray = np.sqrt(np.maximum(1 - overlap, 0))
     return distance

@@ -1,4 +1,4 @@
-"""Test samples out of data that have no test part of their own."""
+"""Train/test split of data that come without one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from undrift.rng import stream
 
 
-def for_training(owners: np.ndarray, share: float, seed: int = 0) -> np.ndarray:
-    """Which samples are to train on: of each owner's, a random share.
+def training_mask(owners: np.ndarray, share: float, seed: int = 0) -> np.ndarray:
+    """True for training samples: a random `share` (0 to 1) of each owner's.
 
-    Of an owner's n samples that is max(1, floor(share n)) and, if n > 1, never all of them.
+    Of an owner's n samples, max(1, floor(share n)), but at most n - 1 if n > 1.
     """
     _, numbers, counts = np.unique(owners, return_inverse=True, return_counts=True)
     quotas = np.maximum(1, np.floor(share * counts)).astype(np.int64)

@@ -50,14 +50,15 @@ SOURCES: dict[str, Callable[..., Any]] = {
 
 
 def dataset(text: str) -> DataSet:
-    """The data set that a text names: `emnist-letters`, `CIFAR100(labels="coarse")`.
+    """The data set for a name or expression: `emnist-letters`, `CIFAR100(labels="coarse")`.
 
-    Hyphens, underscores and case do not matter in its name; every data set's `repr` names itself.
+    Hyphens, underscores and case of the name do not matter. The `repr` of a data set is such an
+    expression.
     """
     if re.search(r"[/\\]|\.(csv|parquet|gz|npz?|json|txt)$", text.partition("(")[0].strip()):
         raise UndriftError(
-            f"{shortened(text)} is a file; data sets are named, such as mnist with --data-dir "
-            "FOLDER, and tables of your own are read in Python: "
+            f"{shortened(text)} is a file; give the name of a data set, such as mnist with "
+            "--data-dir FOLDER, or read your own table in Python: "
             "undrift.data.own.from_table(FILE, target=COLUMN)"
         )
     name, rest = re.fullmatch(r"\s*([\w-]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]

@@ -32,15 +32,15 @@ CLASSES = ("1", "2", "3", "4")
 class AGNews(ClassifiedTexts):
     """Titles and first sentences of news in 4 classes: 120,000 to train on, 7,600 to test on.
 
-    form        "sequence": numbers of the first `length` words; "bag": counts of words, with a
-                Euclidean norm of 1; "pieces": what `DistilBERT` reads, [CLS], word pieces, [SEP]
-    vocabulary  so many most frequent words of the training part are known, but for "pieces"
-    length      words of a sequence, or pieces with their [CLS] and [SEP]
-    tokenizer   where the "pieces" are listed: vocab.txt or tokenizer.json, or the folder or name
-                that is DistilBERT's `weights`; see `Pieces`
-    train       another file to train on, such as a subset, gzipped or not: its name or path
+    form        "sequence": ids of the first `length` words; "bag": word counts, scaled to a
+                Euclidean norm of 1; "pieces": for `DistilBERT`, [CLS], word pieces, [SEP]
+    vocabulary  number of words, the most frequent of the training part; not for "pieces"
+    length      words per sequence, or pieces including [CLS] and [SEP]
+    tokenizer   for "pieces": vocab.txt or tokenizer.json, or the folder or name given as
+                DistilBERT's `weights`; see `Pieces`
+    train       another training file, such as a subset, gzipped or not: its name or path
 
-    There are no owners, so that `Natural` cannot be the partition.
+    Samples have no owners, so the partition cannot be `Natural`.
 
     Reference: Zhang et al., Character-level convolutional networks for text classification, 2015.
     """

@@ -22,22 +22,22 @@ HOME = "https://cave.cs.toronto.edu/kriz"
 PIXELS = 3 * 32 * 32
 PUBLISHED = (50_000, 10_000)
 LIMIT = sum(PUBLISHED) * (PIXELS + 256)
-"""The most bytes of an archive's files together; an image has some 30 beside its pixels."""
+"""Largest total size of an archive's files, bytes; an image has about 30 beside its pixels."""
 
 Table = tuple[np.ndarray, np.ndarray]
-"""Images, and a column for each kind of label."""
+"""Images, and labels with one column per kind."""
 
 FEDGBO = Chain((Normalise((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)), FlipAndCrop()))
 
 
 class Cifar(ImageSet):
-    """What both have in common: the layouts of their files.
+    """Base of both: the layouts of their files.
 
-    stem       name of the archives
-    unpacked   folders in the archives: pickled ("python"), and rows of bytes ("binary")
-    parts      files of the training and of the test part
-    columns    names of the labels in the pickles; their order is that in the rows of bytes
-    plain      AdaBest's normalisation
+    stem      name of the archives
+    unpacked  folders in the archives: pickles ("python"), and rows of bytes ("binary")
+    parts     files of the training and of the test part
+    columns   names of the labels in the pickles, in their order in the rows of bytes
+    plain     AdaBest's normalisation
     """
 
     stem: ClassVar[str]
@@ -48,7 +48,7 @@ class Cifar(ImageSet):
     augment: str
 
     def transform(self) -> Transform:
-        """How a batch is made in the papers' programs."""
+        """The transform of the paper's code that `augment` names."""
         if self.augment == "fedgbo":
             return FEDGBO
         if self.augment == "adabest":
@@ -56,7 +56,7 @@ class Cifar(ImageSet):
         return self.plain
 
     def halves(self) -> tuple[Table, Table]:
-        """The training and the test part, from the first layout that is there."""
+        """The training and the test part, from the first layout found."""
         names, raw = self._names()
         for wanted, read in ((names, self._pickled), (raw, self._rows)):
             paths = find(self.folder, [*wanted[0], *wanted[1]], self.layouts)
@@ -94,7 +94,7 @@ class Cifar(ImageSet):
         }
         lost = [name for name in everything if name not in content]
         if lost:
-            raise UndriftError(f"{archive}: {lost[0]} is not in it; fetch it again")
+            raise UndriftError(f"{archive}: {lost[0]} is missing; fetch the archive again")
         return _join(content, wanted[0]), _join(content, wanted[1])
 
     def _pickled(self, data: bytes, name: object) -> Table:
@@ -105,14 +105,18 @@ class Cifar(ImageSet):
             or images.dtype != np.uint8
             or images.shape[1:] != (PIXELS,)
         ):
-            raise UndriftError(f"{name}: 'data' is no array of bytes of shape (n, {PIXELS})")
+            raise UndriftError(
+                f"{name}: 'data' must be an array of bytes of shape (n, {PIXELS}); fetch it again"
+            )
         columns = [loaded.get(column) for column in self.columns]
         for column, labels in zip(self.columns, columns, strict=True):
             numbers = isinstance(labels, list) and all(
                 type(label) is int and 0 <= label < 256 for label in labels
             )
             if not numbers or len(labels or ()) != len(images):
-                raise UndriftError(f"{name}: '{column}' is no list of {len(images)} labels")
+                raise UndriftError(
+                    f"{name}: '{column}' must be a list of {len(images)} labels; fetch it again"
+                )
         return images, np.array(columns, dtype=np.int64).T
 
     def _rows(self, data: bytes, name: object) -> Table:
@@ -130,11 +134,11 @@ def _join(content: dict[str, Table], names: Sequence[str]) -> Table:
 class CIFAR10(Cifar):
     """Colour photographs of 32 x 32 pixels in 10 classes: 50,000 to train on, 10,000 to test on.
 
-    augment  what happens to pixels: "adabest" normalises, then mirrors half of the images and
-             shifts half of them by up to 4 pixels; "fedgbo" normalises with its own constants,
-             mirrors half and shifts all; "none" only normalises, with AdaBest's constants
+    augment  "adabest" normalises, mirrors each image with probability 0.5 and shifts it with
+             probability 0.5 by up to 4 pixels; "fedgbo" normalises with its own constants, mirrors
+             with probability 0.5 and shifts all; "none" normalises with AdaBest's constants
 
-    Shifted images have zeros, the mean colour, where nothing is left of them.
+    Shifted images are filled with zeros, the mean colour.
 
     Reference: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
     """
@@ -171,7 +175,7 @@ class CIFAR100(Cifar):
     labels   "fine" (100 classes) or "coarse" (20, of five fine ones each)
     augment  "adabest", "fedgbo" or "none", as in CIFAR10
 
-    With fine labels the coarse label of each is known, for the `Pachinko` partition.
+    With fine labels, the partition may be `Pachinko`.
 
     Reference: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
     """

@@ -1,4 +1,4 @@
-"""Small images of handwritten digits; they come with the package."""
+"""Small images of handwritten digits, included in the package."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ WHITE = 16
 """The largest pixel value in the file."""
 
 TEST_EVERY = 5
-"""Of the images in order of their class, every fifth is for testing."""
+"""Every fifth image is for testing, in the order of the classes."""
 
 
 @dataclass(frozen=True)
 class Digits(Config):
     """1797 images of 8 x 8 pixels in 10 classes: 1437 to train on, 360 to test on.
 
-    Pixels are scaled to [0, 1] and an image is a row of 64. The split is the same for every seed,
-    and both halves have the classes in the same proportions.
+    Pixels are scaled to [0, 1]; an image is a vector of 64. The split is stratified and the same
+    for every seed.
 
     Reference: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits (the test part), UCI
     Machine Learning Repository, 1998, CC BY 4.0.

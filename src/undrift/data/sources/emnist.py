@@ -15,7 +15,7 @@ from undrift.data.sources.images import ImageSet, Labelled, flat, grey, idx_name
 
 
 class Split(NamedTuple):
-    """Classes, the label of the first one, and the numbers of training and test images."""
+    """Number of classes, label of the first one, number of training and test images."""
 
     classes: int
     first_label: int
@@ -44,11 +44,11 @@ class EMNIST(ImageSet):
 
     split  "letters" (26 classes, both cases together), "byclass" (62: digits, upper and lower
            case), "balanced" (47) or "digits" (10)
-    first  keep only so many classes; 10 letters are what FedDyn's and AdaBest's programs train on
+    first  number of classes to keep, the first ones; FedDyn's and AdaBest's code uses 10 letters
 
-    Images stand upright, not transposed as in the files, and labels start from 0. Batches are
-    normalised by the mean and deviation of all training pixels of the classes that are kept. The
-    files are those in the published gzip.zip, either in it or unpacked.
+    Images are upright, not transposed as in the files; labels start from 0. Batches are normalised
+    by the mean and standard deviation of all training pixels of the classes kept. Files are read
+    from the published gzip.zip, or unpacked.
 
     Reference: Cohen et al., EMNIST: an extension of MNIST to handwritten letters, 2017.
     """
@@ -83,7 +83,7 @@ class EMNIST(ImageSet):
         return names, [name.removesuffix(".gz") for name in names]
 
     def _arrays(self) -> list[np.ndarray]:
-        """Images and labels as they are stored."""
+        """Training images and labels, test images and labels, as stored."""
         names, unpacked = self.instead(PACKED)
         limit = sum(SPLITS[self.split].published) * 28 * 28
         for some in (names, unpacked):
@@ -98,7 +98,7 @@ class EMNIST(ImageSet):
         return arrays
 
     def _labelled(self, images: np.ndarray, labels: np.ndarray) -> Labelled:
-        """Images upright, labels from 0, of the classes that are kept."""
+        """Upright images, and labels from 0, of the classes kept."""
         images = grey(images, 28, self)
         labels = flat(labels, self) - SPLITS[self.split].first_label
         if self.first is not None and len(images) == len(labels):
@@ -118,10 +118,10 @@ def emnist_byclass(first: int | None = None) -> EMNIST:
 
 
 def emnist_balanced(first: int | None = None) -> EMNIST:
-    """EMNIST(split="balanced"): 47 classes of digits and letters, equally many of each."""
+    """EMNIST(split="balanced"): 47 classes of digits and letters, of equal size."""
     return EMNIST("balanced", first=first)
 
 
 def emnist_digits(first: int | None = None) -> EMNIST:
-    """EMNIST(split="digits"): four times as many digits as MNIST has."""
+    """EMNIST(split="digits"): four times as many digits as in MNIST."""
     return EMNIST("digits", first=first)

@@ -1,4 +1,4 @@
-"""FEMNIST: handwritten characters, a client for each writer."""
+"""FEMNIST: handwritten characters, one client per writer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from undrift.config import UndriftError, real, whole
 from undrift.data.files.fetch import data_dir
 from undrift.data.files.formats import read_bytes, reading, refuse
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise
@@ -23,22 +23,22 @@ from undrift.later import torch
 CLASSES, SIDE = 62, 28
 
 Drawn = tuple[np.ndarray, np.ndarray]
-"""Images (n, 28, 28) as bytes, ink 255 on a ground of 0, and their labels."""
+"""Images (n, 28, 28) as bytes, ink 255 and paper 0, and their labels."""
 
 
 @dataclass(frozen=True)
 class FEMNIST(FileSet):
-    """Images of 28 x 28 pixels in 62 classes: digits, then capital, then small letters.
+    """Images of 28 x 28 pixels in 62 classes: digits, upper-case letters, lower-case letters.
 
-    writers  so many writers are taken, in the order of the files and of their names; None takes all
-    minimum  writers with fewer images are left out
-    share    part of a writer's images to train on, if the files are not split; at random, but the
+    writers  number of writers, the first by file and name; None: all
+    minimum  smallest number of images of a writer; others are left out
+    share    share of a writer's images to train on, if the files are not split: random, but the
              same for every seed
 
-    The files are LEAF's, in its folders `train` and `test`, else in `all_data`, below the folder
-    femnist (or femnist/data) of the data folder. LEAF's program makes them out of NIST's archives:
-    `./preprocess.sh -s niid --sf 1.0 -k 15 -t sample --tf 0.8`. They have paper as 1 and ink
-    as 0; the input here is 1 - x. Files are read one by one and kept as bytes.
+    The files are LEAF's, in its folders `train` and `test`, else in `all_data`, in the folder
+    femnist (or femnist/data) of the data folder. LEAF makes them from NIST's archives:
+    `./preprocess.sh -s niid --sf 1.0 -k 15 -t sample --tf 0.8`. In them, paper is 1 and ink 0; the
+    input here is 1 - x.
 
     Reference: Caldas et al., LEAF: a benchmark for federated settings, 2018.
     """
@@ -90,19 +90,22 @@ class FEMNIST(FileSet):
             train, test = (sorted((root / half).glob("*.json")) for half in ("train", "test"))
             if len(train) != len(test):
                 raise UndriftError(
-                    f"{root}: {len(train)} files in train, {len(test)} in test; LEAF writes as many"
+                    f"{root}: {len(train)} files in train, {len(test)} in test; LEAF writes the "
+                    "same number, so run it again"
                 )
             for path, other in zip(train, test, strict=True):
                 first, second = read_leaf(path), read_leaf(other)
                 if first.keys() != second.keys():
-                    raise UndriftError(f"{path} and {other}: the writers are not the same")
+                    raise UndriftError(
+                        f"{path} and {other}: the writers are not the same; run LEAF again"
+                    )
                 for name in sorted(first):
                     yield name, (first[name], second[name])
             whole = [] if train else sorted((root / "all_data").glob("*.json"))
             for path in whole:
                 for name, (images, labels) in sorted(read_leaf(path).items()):
                     key = zlib.crc32(name.encode())
-                    kept = for_training(np.zeros(len(labels)), self.share, key)
+                    kept = training_mask(np.zeros(len(labels)), self.share, key)
                     yield name, ((images[kept], labels[kept]), (images[~kept], labels[~kept]))
             if train or whole:
                 return
@@ -110,14 +113,14 @@ class FEMNIST(FileSet):
             f"FEMNIST: expected LEAF's files *.json in {roots[0] / 'train'} and "
             f"{roots[0] / 'test'}, or in {roots[0] / 'all_data'}, found none; make them with LEAF "
             f"(`./preprocess.sh -s niid --sf 1.0 -k 15 -t sample --tf 0.8` in its data/femnist), "
-            f"or name the folder above with --data-dir"
+            f"or give the folder above with --data-dir"
         )
 
 
 def read_leaf(path: Path) -> dict[str, Drawn]:
-    """Images and labels by writer of one of LEAF's files.
+    """Images and labels by writer, from one of LEAF's files.
 
-    Pixels are turned into bytes writer by writer, while the file is parsed.
+    Pixels become bytes writer by writer while the file is parsed, to save memory.
     """
 
     def compact(entry: dict[str, Any]) -> Any:

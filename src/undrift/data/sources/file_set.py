@@ -1,4 +1,4 @@
-"""What all data sets that are read from files have in common."""
+"""Base class of data sets read from files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from undrift.data.source import Source
 
 
 class FileSet(Config):
-    """Samples that are read from files, the same for every seed, and read only once in a row.
+    """Samples from files, the same for every seed; the last data set read is cached.
 
-    folder   where they lie in the data folder
-    files    what is downloaded if they do not; none where the user has to make them
-    layouts  other folders to look in, such as those of torchvision
+    folder   their folder in the data folder
+    files    what to download if they are missing; empty if the user has to make them
+    layouts  other folders to look in, such as torchvision's
     """
 
     folder: ClassVar[str]
@@ -32,11 +32,11 @@ class FileSet(Config):
         raise NotImplementedError
 
     def instead(self, file: File) -> Sequence[Sequence[str]]:
-        """Lists of files with the same content, unpacked or packed in another way."""
+        """Lists of alternative files with the same content, for example unpacked."""
         return ()
 
     def present(self, file: File) -> list[Path]:
-        """Where a file lies, or else what may stand in for it; nothing if it must be downloaded."""
+        """Paths of a file or of its alternatives; empty if it must be downloaded."""
         for names in ([file.name], *self.instead(file)):
             if paths := find(self.folder, names, self.layouts):
                 return list(paths.values())

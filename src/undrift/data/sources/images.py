@@ -1,4 +1,4 @@
-"""What the sets of small images have in common."""
+"""Base class of image data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 
 class ImageSet(FileSet):
-    """Sets of small images."""
+    """Base of image data sets."""
 
     def assemble(
         self,
@@ -30,19 +30,23 @@ class ImageSet(FileSet):
         transform: Transform | None = None,
         coarse: np.ndarray | None = None,
     ) -> Source:
-        """Checked samples; without a `transform`, the mean and deviation of all training pixels."""
+        """Checked samples; by default, normalised by mean and deviation of the training pixels."""
         for part, (images, labels) in (("training", train), ("test", test)):
             if len(images) != len(labels):
                 count = f"{len(images)} {part} images but {len(labels)} labels"
                 raise UndriftError(f"{self}: {count}; fetch the files again")
             if not len(labels) or labels.min() < 0 or labels.max() >= classes:
                 seen = f"{labels.min()} to {labels.max()}" if len(labels) else "none"
-                raise UndriftError(f"{self}: {part} labels {seen}, expected 0 to {classes - 1}")
+                raise UndriftError(
+                    f"{self}: {part} labels {seen}, expected 0 to {classes - 1}; fetch the files "
+                    "again"
+                )
         counts = len(train[0]), len(test[0])
         if counts != published:
             notice(
                 f"{self} in {data_dir()} has {counts[0]} training and {counts[1]} test images, the "
-                f"published set {published[0]} and {published[1]}: results do not compare with it"
+                f"published set {published[0]} and {published[1]}: results do not compare with "
+                "published ones"
             )
         inputs, targets, test_inputs, test_targets = (
             torch.from_numpy(array) for array in (*train, *test)
@@ -60,7 +64,7 @@ class ImageSet(FileSet):
 
 
 def normalise(images: np.ndarray) -> Normalise:
-    """The transform to mean 0 and deviation 1 over all pixels of the images."""
+    """The transform to mean 0 and standard deviation 1 over all pixels of the images."""
     counts = np.zeros(WHITE + 1, dtype=np.int64)
     for start in range(0, len(images), 4096):
         counts += np.bincount(images[start : start + 4096].reshape(-1), minlength=WHITE + 1)
@@ -72,7 +76,7 @@ def normalise(images: np.ndarray) -> Normalise:
 
 
 def grey(images: np.ndarray, side: int, name: object) -> np.ndarray:
-    """Images of one channel, checked to be bytes of the right size."""
+    """Images of one channel (n, 1, side, side); refuses other types and sizes."""
     if images.dtype != np.uint8 or images.shape[1:] != (side, side):
         shape = f"{images.dtype} of shape {images.shape}"
         raise UndriftError(f"{name}: expected bytes of shape (n, {side}, {side}), found {shape}")
@@ -80,15 +84,15 @@ def grey(images: np.ndarray, side: int, name: object) -> np.ndarray:
 
 
 def flat(labels: np.ndarray, name: object) -> np.ndarray:
-    """Labels as a row of whole numbers."""
+    """Labels as int64; refuses anything but one byte per label."""
     if labels.dtype != np.uint8 or labels.ndim != 1:
         raise UndriftError(
-            f"{name}: expected one byte a label, found {labels.dtype} of shape {labels.shape}"
+            f"{name}: expected one byte per label, found {labels.dtype} of shape {labels.shape}"
         )
     return labels.astype(np.int64)
 
 
 def idx_names(prefix: str, parts: Sequence[str]) -> list[str]:
-    """Names of the images and labels of each part in the manner of MNIST, packed."""
+    """File names of images and labels of each part, as in MNIST, gzipped."""
     kinds = ("images-idx3", "labels-idx1")
     return [f"{prefix}{part}-{kind}-ubyte.gz" for part in parts for kind in kinds]

@@ -66,8 +66,8 @@ class MNIST(ImageSet):
         for other in (MNIST, FashionMNIST):  # their files have the same names
             if other is not type(self) and digest(paths[0]) == other.files[0].md5:
                 raise UndriftError(
-                    f"{paths[0]}: this is {other.__name__}, not {type(self).__name__}; put each "
-                    f"into a folder of its own, {other.folder} and {self.folder}"
+                    f"{paths[0]}: this is {other.__name__}, not {type(self).__name__}; put them "
+                    f"into separate folders, {other.folder} and {self.folder}"
                 )
         x, y, test_x, test_y = (read_idx(path, sum(PUBLISHED) * 28 * 28) for path in paths)
         train = grey(x, 28, paths[0]), flat(y, paths[1])

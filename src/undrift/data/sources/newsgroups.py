@@ -19,7 +19,7 @@ ARCHIVE = File(
 )
 PARTS = ("20news-bydate-train", "20news-bydate-test")
 LIMIT = 2**27
-"""The most bytes of all messages together; the published ones have 36 million."""
+"""Largest total size of all messages, bytes; the published ones have 36 million."""
 
 QUOTES = (">", "|", "In article", "Quoted from")
 SPEAKS = re.compile(r"writes in|(?:writes|wrote|says|said):")
@@ -30,10 +30,10 @@ class Newsgroups20(ClassifiedTexts):
     """18,846 messages to 20 newsgroups, split by date: 11,314 to train on, 7,532 to test on.
 
     form, vocabulary, length, tokenizer   as in AGNews
-    body   leave out the header, quoted lines and the signature, which give groups away
+    body   drop the header, quoted lines and the signature, which reveal the group
 
-    Groups are numbered in alphabetical order. There are no owners, so that `Natural` cannot be the
-    partition.
+    Classes are the groups in alphabetical order. Samples have no owners, so the partition cannot be
+    `Natural`.
 
     Reference: Lang, NewsWeeder: learning to filter netnews, ICML 1995 ("bydate" by Rennie).
     """
@@ -64,8 +64,9 @@ class Newsgroups20(ClassifiedTexts):
         strange = {group for group, _ in test} - set(groups)
         if not test or strange or len(groups) < 2:
             raise UndriftError(
-                f"{path}: found {len(train)} messages of {len(groups)} groups to train on and "
-                f"{len(test)} to test on, of {len(strange)} other groups; expected the same groups"
+                f"{path}: found {len(train)} training messages of {len(groups)} groups and "
+                f"{len(test)} test messages, with {len(strange)} other groups; expected the same "
+                "groups; fetch it again"
             )
         number = {group: i for i, group in enumerate(groups)}
         return self.classified(self._documents(train, number), self._documents(test, number))
@@ -76,16 +77,15 @@ class Newsgroups20(ClassifiedTexts):
 
 
 def quoted(line: str) -> bool:
-    """Is it somebody else's, or a line that introduces such?"""
+    """Whether a line is quoted, or introduces a quotation."""
     return line.startswith(QUOTES) or SPEAKS.search(line) is not None
 
 
 def body(message: str) -> str:
-    """What the author of a message wrote into it.
+    """A message without header, quoted lines and signature.
 
-    The header ends at the first empty line. Lines are quoted if they say so or begin with > or |.
-    A signature is what follows the last line of only dashes, or else the last of several
-    paragraphs.
+    The header ends at the first empty line. The signature follows the last line that is empty or
+    has only dashes; if that is the first line, there is none.
     """
     _, _, text = message.partition("\n\n")
     lines = [line for line in text.strip().split("\n") if not quoted(line)]

@@ -1,4 +1,4 @@
-"""Sentiment140: is a tweet happy or sad? A client for each user."""
+"""Sentiment140: is a tweet happy or sad? One client per user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from undrift.config import UndriftError, choice, real, text, whole
 from undrift.data.files.fetch import File
-from undrift.data.partition.split import for_training
+from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text.words import Bags, bags, most_frequent, table
@@ -29,19 +29,19 @@ LABELS = {"0": 0, "4": 1}
 
 @dataclass(frozen=True)
 class Sent140(TextSet):
-    """1.6 million tweets, labelled sad (0) or happy (1) by smileys that were then taken out.
+    """1.6 million tweets, labelled sad (0) or happy (1) by emoticons that were then removed.
 
-    vocabulary  the input has the share of each of so many most frequent words among a tweet's
-                known words; None knows all words
+    vocabulary  number of words, the most frequent; None: all. The input has the share of each
+                word among the tweet's words in the vocabulary
     counted     where words are counted for that: in "train"ing tweets only, or in "all"
-    minimum     users with fewer tweets are left out
-    test        how test tweets are drawn: a part of each "user"'s, which leaves users with a
-                single tweet out; or a part of all "tweets", whoever wrote them
-    share       part to train on; the split is the same for every seed
+    minimum     smallest number of tweets of a user; others are left out
+    test        what test tweets are drawn from: each "user"'s tweets, which leaves out users with
+                a single tweet; or all "tweets"
+    share       share to train on; the split is the same for every seed
     file        another file in the official layout, gzipped or not: its name or path
 
-    Words are what stands between single blanks, as in FedGBO's code: so between two blanks there is
-    an empty word, and it counts. In the end, tweets without a known word are dropped.
+    Words are separated by single blanks, as in FedGBO's code, so two blanks in a row enclose an
+    empty word, which counts. Tweets without a word in the vocabulary are dropped.
 
     Deviations: LEAF adds the 498 tweets of the manual test file to those of their users.
     References: Go et al., Twitter sentiment classification using distant supervision, 2009;
@@ -67,7 +67,7 @@ class Sent140(TextSet):
         path = self.path(ARCHIVE, self.file)
         targets, owners, texts = self._tweets(path)
         everybody = np.zeros_like(owners)
-        train = for_training(owners if self.test == "user" else everybody, self.share)
+        train = training_mask(owners if self.test == "user" else everybody, self.share)
         counted = np.ones_like(train) if self.counted == "all" else train
         known = most_frequent(
             (texts[i].split(" ") for i in np.flatnonzero(counted)), self.vocabulary
@@ -85,7 +85,7 @@ class Sent140(TextSet):
         )
 
     def _tweets(self, path: Path) -> tuple[Tensor, np.ndarray, list[str]]:
-        """Targets, the number of each tweet's user in alphabetical order, and texts."""
+        """Targets, user numbers (users in alphabetical order), and texts."""
         targets: list[int] = []
         users: list[str] = []
         texts: list[str] = []
@@ -103,8 +103,8 @@ class Sent140(TextSet):
         kept = np.flatnonzero(counts[owners] >= fewest) if users else np.zeros(0, np.int64)
         if len(kept) < 2:
             raise UndriftError(
-                f"{path}: {len(texts)} tweets, but no user has {fewest}; to use them all the same, "
-                'give Sent140(minimum=1, test="tweets") and another partition than Natural'
+                f"{path}: {len(texts)} tweets, but no user has {fewest}; to use them anyway, give "
+                'Sent140(minimum=1, test="tweets") and a partition other than Natural'
             )
         owners = np.unique(owners[kept], return_inverse=True)[1].astype(np.int32)
         return torch.tensor(targets)[kept], owners, [texts[i] for i in kept]

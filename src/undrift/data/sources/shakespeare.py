@@ -1,4 +1,4 @@
-"""Shakespeare's plays, a client for each speaker: the next character after 80."""
+"""Shakespeare's plays: predict the next character after 80; one client per speaker."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from undrift.data.text.words import Windows, lines
 from undrift.later import torch
 
 SYMBOLS = " !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""Everything that the speakers' text is made of: 79 symbols, the blank first."""
+"""The 79 characters of the speakers' text."""
 
 TINY_SYMBOLS = " !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""The same of the small file: 64 symbols, since line ends become blanks."""
+"""The 64 characters of the small file; line ends become blanks."""
 
 SPEECH = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)")
 FLUSH_SPEECH = re.compile(r"([a-zA-Z][a-zA-Z ]*)\. (.*)")
-"""How a speech begins, and how it does in The Comedy of Errors."""
+"""The first line of a speech, in most plays and in The Comedy of Errors."""
 
 FEWEST_LINES = 3
-"""Speakers with fewer lines of text than this are left out."""
+"""Speakers with fewer lines are left out."""
 
 ETEXT = File("1994-01-100.zip", "https://www.gutenberg.org/files/100/old/1994-01-100.zip")
 INPUT = File(
@@ -42,16 +42,16 @@ Speeches = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Shakespeare(TextSet):
-    """The complete works as Project Gutenberg's etext 100 has them, by play and speaker.
+    """The complete works from Project Gutenberg's etext 100, by play and speaker.
 
-    share   part of a speaker's windows to train on: the first; the rest is for testing, but for
-            `length - 1` windows in between, so that no test character was ever trained on
-    length  characters in a window
+    share   share of a speaker's windows to train on, the first ones; the rest is for testing,
+            except `length - 1` windows in between, so that no test character is trained on
+    length  characters per window
 
     The rules are LEAF's. All lines of a speaker in a play are joined by blanks, and runs of blanks
     become one. A stage direction between two speeches counts as text of the speaker before it.
-    Speakers with less than three lines are left out, and so are those with nothing to test. Two of
-    the 660 are no speakers but notices in The Comedy of Errors, as in LEAF.
+    Speakers with fewer than three lines or without test windows are left out. Two of the 660 are
+    not speakers but notices in The Comedy of Errors, as in LEAF.
 
     Deviations: none known. FedGBO's 660 speakers are found; its 3,678,451 windows to train on and
     356,921 to test on are one more here each.
@@ -83,10 +83,10 @@ class Shakespeare(TextSet):
 
 @dataclass(frozen=True)
 class TinyShakespeare(TextSet):
-    """A million characters of the plays, by speaker; for the options see `Shakespeare`.
+    """A million characters of the plays, by speaker; options as in `Shakespeare`.
 
-    A speech is a name and a colon on a line of its own, then lines up to an empty one. Speakers of
-    the same name are one client, since the file does not say where a play begins.
+    A speech begins with a name and a colon on a separate line and ends at an empty line. Speakers
+    of the same name are one client, since the file does not say where a play begins.
 
     Reference: Karpathy, char-rnn, 2015.
     """
@@ -111,12 +111,12 @@ class TinyShakespeare(TextSet):
 
 
 def etext_speeches(text: Iterable[str]) -> Speeches:
-    """Lines by 'PLAY, SPEAKER' of the 1994 etext.
+    """Lines of the 1994 etext by 'PLAY, SPEAKER'.
 
-    A play begins at "by William Shakespeare", its title is the last line with anything on it
-    before. A speech begins with two blanks, a name and a full stop; it goes on wherever a line
-    begins with four blanks, to the next speech. In The Comedy of Errors, names have no blanks in
-    front and any line goes on, so acts and copyright notices have to be kept apart.
+    A play begins at "by William Shakespeare"; its title is the last non-empty line before. A speech
+    begins with two blanks, a name and a full stop; lines that begin with four blanks continue it,
+    until the next speech. In The Comedy of Errors, names are not indented and any line continues a
+    speech, so acts and copyright notices must be excluded.
     """
     speeches: Speeches = {}
     play, title, who, works, flush = "", "", "", 0, False
@@ -145,7 +145,7 @@ def etext_speeches(text: Iterable[str]) -> Speeches:
 
 
 def named_speeches(text: Iterable[str]) -> Speeches:
-    """Lines by speaker of a text in which 'ROMEO:' stands on a line of its own."""
+    """Lines by speaker of a text in which 'ROMEO:' is on a separate line."""
     speeches: Speeches = {}
     who, fresh = "", True
     for line in text:
@@ -185,7 +185,7 @@ def windows(
         if symbols.max() == 255:
             strange = sorted(set(text) - set(alphabet))
             raise UndriftError(
-                f"{path}: {who} speaks symbols that are not among the {len(alphabet)} of this data "
+                f"{path}: {who} has characters that are not among the {len(alphabet)} of this data "
                 f"set: {strange[:5]}; is it another edition?"
             )
         owners.append(np.full(first, len(texts), np.int32))

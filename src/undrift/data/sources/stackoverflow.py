@@ -1,4 +1,4 @@
-"""Stack Overflow: the next word of a sentence, a client for each user."""
+"""Stack Overflow: predict the next word of a sentence; one client per user."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from undrift.data.files.fetch import data_dir, find
 from undrift.data.files.formats import reading
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
-from undrift.data.text.words import NO_TARGET, PAD, Sequences, flattened, lines, most_frequent
+from undrift.data.text.words import NO_TARGET, PAD, Sequences, flatten, lines, most_frequent
 from undrift.later import Tensor, torch
-from undrift.system.extras import needed
+from undrift.system.extras import require
 
 LINES = ("stackoverflow.jsonl", "stackoverflow.jsonl.gz")
 HDF5 = ("stackoverflow_train.h5", "stackoverflow_test.h5")
 COUNTS = "stackoverflow.word_count"
 
 SPECIAL = 4
-"""No word, and after the words: an unknown word, the beginning and the end of a sentence."""
+"""Number of special tokens: padding (id 0), and after the words unknown word, begin, end."""
 
 Sentences = Iterator[tuple[str, str, bool]]
-"""User, words between blanks, and whether it is to train on."""
+"""User, words separated by blanks, and whether it is a training sentence."""
 
 
 @dataclass(frozen=True)
 class StackOverflow(TextSet):
-    """Sentences of questions and answers; after every word, which one is next?
+    """Sentences of questions and answers; predict the next word at every position.
 
-    vocabulary  so many most frequent words are known; classes are 4 more
-    length      words of a sentence that are predicted; shorter sentences end in a sign of their own
-    clients     users, the first in the files (of 342,477); None takes all
-    sentences   sentences of a user to train on, the first; None takes all
-    test        test sentences, the first; None takes all
+    vocabulary  number of words, the most frequent; there are 4 classes more, for special tokens
+    length      predicted words per sentence; shorter sentences have an end token
+    clients     number of users, the first in the files (of 342,477); None: all
+    sentences   number of training sentences per user, the first; None: all
+    test        number of test sentences, the first; None: all
 
-    Inputs and targets are (n, length) word numbers: 0 for none, words from 1 on, then unknown,
-    beginning and end. Targets where there is none are -100. Words are those of the file
-    stackoverflow.word_count if it is there, else of the sentences to train on.
+    Inputs and targets are token ids (n, length): 0 for padding, words from 1 on, then unknown word,
+    begin and end. Targets at padding are -100. The vocabulary comes from the file
+    stackoverflow.word_count if it exists, else from the training sentences.
 
     The folder stackoverflow of the data folder must have one of these layouts:
     - the HDF5 files of TensorFlow Federated, stackoverflow_train.h5 and stackoverflow_test.h5, with
@@ -89,8 +89,8 @@ class StackOverflow(TextSet):
                 train.append(words)
         if not train or not test:
             raise UndriftError(
-                f"{self}: {len(train)} sentences to train on and {len(test)} to test on were found "
-                f"in {data_dir() / self.folder}; there must be both"
+                f"{self}: found {len(train)} training and {len(test)} test sentences in "
+                f"{data_dir() / self.folder}; both are needed"
             )
         known = self._words(train)
         tokens, rows, targets = self._numbered([*train, *test], known)
@@ -108,17 +108,17 @@ class StackOverflow(TextSet):
     def _numbered(
         self, texts: list[list[str]], known: tuple[str, ...]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Word numbers one after the other, the rows of the inputs, and targets."""
+        """Flat token ids, (start, count) pairs of the inputs, and targets."""
         number = {word: i for i, word in enumerate(known, PAD + 1)}
         unknown, begin, end = range(len(known) + 1, len(known) + SPECIAL)
-        tokens, rows = flattened(
+        tokens, rows = flatten(
             [
                 [begin, *(number.get(w, unknown) for w in text), end][: self.length + 1]
                 for text in texts
             ],
             end,
         )
-        rows[:, 1] -= 1
+        rows[:, 1] -= 1  # inputs are all tokens but the last, targets all but the first
         following = Sequences(tokens, self.length, ())(rows + torch.tensor([1, 0]))
         targets = torch.where(following == PAD, NO_TARGET, following)
         return tokens, rows, targets.to(tokens.dtype)
@@ -143,9 +143,9 @@ class StackOverflow(TextSet):
                 yield from _json_lines(paths[name])
                 return
         raise UndriftError(
-            f"StackOverflow: expected {HDF5[0]} and {HDF5[1]}, or {LINES[0]} (one object "
-            f"with client_id, tokens and split a line), in {data_dir() / self.folder}; export the "
-            "data from TensorFlow Federated, or name the folder above with --data-dir"
+            f"StackOverflow: expected {HDF5[0]} and {HDF5[1]}, or {LINES[0]} (one object with "
+            f"client_id, tokens and split per line), in {data_dir() / self.folder}; export the "
+            "data from TensorFlow Federated, or give the folder above with --data-dir"
         )
 
 
@@ -167,7 +167,7 @@ def _json_lines(path: Path) -> Sentences:
 def _hdf5(
     path: Path, training: bool, users: int | None = None, most: int | None = None
 ) -> Sentences:
-    h5py = needed(path, "h5py")
+    h5py = require("h5py", "data", path)
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
         for user in islice(file["examples"], users):
             for text in file["examples"][user]["tokens"][:most]:

@@ -1,4 +1,4 @@
-"""Made-up classification problems whose clients disagree as much as you like."""
+"""Synthetic classification problems with adjustable differences between clients."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ SPREAD = np.arange(1, FEATURES + 1) ** -0.6
 """Standard deviations of the features: Σ = diag(j^-1.2)."""
 
 TEST_SHARE = 5
-"""One in so many samples of a client is for testing."""
+"""One in five samples of a client is for testing."""
 
 
 @dataclass(frozen=True)
 class Synthetic(Config):
-    """Each client k labels its own kind of inputs by its own linear model.
+    """Each client k has its own input distribution and its own linear model for the labels.
 
-    alpha  how much the models differ:  u_k ~ N(0, alpha), W_k and b_k ~ N(u_k, 1)
-    beta   how much the inputs differ:  B_k ~ N(0, beta), v_k ~ N(B_k, 1), x ~ N(v_k, Σ)
+    alpha  variance between models:  u_k ~ N(0, alpha), W_k and b_k ~ N(u_k, 1)
+    beta   variance between inputs:  B_k ~ N(0, beta), v_k ~ N(B_k, 1), x ~ N(v_k, Σ)
 
-    The label is y = argmax softmax(W_k x + b_k), of 10 classes; x has 60 features. With `iid` all
-    clients have one model, W and b ~ N(0, 1), and v = 0. Every client has `samples` samples, or if
-    that is None, 50 and a log-normal (4, 2) number more. A fifth of each goes to the common test
-    set. What client k holds does not depend on the number of clients.
+    The label is y = argmax softmax(W_k x + b_k), of 10 classes; x has 60 features. With `iid`, all
+    clients have the same model, W and b ~ N(0, 1), and v = 0. A client has `samples` samples, or if
+    that is None, 50 + LogNormal(4, 2). A fifth of them goes to the common test set. The samples of
+    client k do not depend on the number of clients.
 
-    Deviations: alpha and beta are variances, as printed; the authors' program takes them for
-    standard deviations, which is another data set unless both are 0 or 1.
+    Deviations: alpha and beta are variances, as in the paper; the authors' code uses them as
+    standard deviations, which gives other data unless both are 0 or 1.
     Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020.
     """
 

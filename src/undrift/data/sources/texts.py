@@ -1,4 +1,4 @@
-"""What the sets of texts have in common."""
+"""Base classes of text data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from undrift.data.text.words import (
     Bags,
     Sequences,
     bags,
-    flattened,
+    flatten,
     most_frequent,
     sequences,
     words,
@@ -26,10 +26,10 @@ Documents = tuple[list[str], list[int]]
 
 
 class TextSet(FileSet):
-    """Sets of texts."""
+    """Base of text data sets."""
 
     def path(self, official: File, named: str | None = None) -> Path:
-        """The path of the file that is `named`, or else of the official one or what stands in."""
+        """The path of the file `named` by the user, else of the official one or an alternative."""
         if named:
             return self._named(named)
         if missing(self.folder, [official], self.layouts):
@@ -49,7 +49,7 @@ class TextSet(FileSet):
 
 @dataclass(frozen=True)
 class ClassifiedTexts(TextSet):
-    """Texts with a class each; `AGNews` says what the options are."""
+    """Base of text data sets with one class per text; options as in `AGNews`."""
 
     _: KW_ONLY
     form: str = choice("sequence", "bag", "pieces")
@@ -58,13 +58,13 @@ class ClassifiedTexts(TextSet):
     tokenizer: str = text("distilbert-base-uncased")
 
     def classified(self, train: Documents, test: Documents) -> Source:
-        """The texts as numbers, in the form that was asked for."""
+        """The texts in the requested `form`."""
         texts, targets = [*train[0], *test[0]], torch.tensor([*train[1], *test[1]])
         n = len(train[0])
         transform: Bags | Sequences
         if self.form == "pieces":
             pieces = Pieces(self.tokenizer)
-            tokens, rows = flattened(pieces(texts, self.length), len(pieces.words))
+            tokens, rows = flatten(pieces(texts, self.length), len(pieces.words))
             transform = Sequences(tokens, self.length, pieces.words)
         else:
             split = [words(text) for text in texts]

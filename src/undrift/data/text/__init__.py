@@ -1,1 +1,1 @@
-"""Texts as numbers."""
+"""Tokenisation of texts."""

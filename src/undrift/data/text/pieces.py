@@ -1,4 +1,4 @@
-"""Texts as the word pieces that BERT and its relatives read, made by the library `tokenizers`."""
+"""Tokenisation into BERT's word pieces, with the library `tokenizers`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 from undrift.config import UndriftError
 from undrift.data.files.formats import reading
 from undrift.data.text.words import PAD, lines
-from undrift.system.extras import needed
+from undrift.system.extras import require
 
 PADDING, UNKNOWN, BEGIN, END = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 FILES = ("vocab.txt", "tokenizer.json")
 
 
 class Pieces:
-    """The word pieces that a file lists.
+    """A tokenizer for word pieces.
 
-    where  the file: vocab.txt, with a piece a line, or tokenizer.json; or a folder that has one of
-           them; or a name that is in the cache of Hugging Face. Nothing is ever downloaded.
-    words  what each number stands for, from 0 on, which is the padding
+    where  vocab.txt, with one piece per line, or tokenizer.json; or a folder with one of them; or
+           a name in the cache of Hugging Face. Nothing is ever downloaded.
+    words  the piece of each token id; id 0 is padding
 
-    With vocab.txt, texts are put into lower case and lose their accents, words end at blanks and
-    at punctuation, and each is cut into the longest pieces that are listed, from its beginning on;
-    pieces inside a word start with ##. With tokenizer.json, they are cut as it says.
+    With vocab.txt, texts are lower-cased and stripped of accents, split at blanks and punctuation,
+    and each word is cut into the longest pieces in the file, from its beginning on; pieces inside
+    a word start with ##. With tokenizer.json, its own rules apply.
     """
 
     def __init__(self, where: str) -> None:
-        tokenizers = needed("word pieces", "tokenizers")
+        tokenizers = require("tokenizers", "text", "cutting texts into word pieces")
         path = _path(where)
         with reading(path, "tokenizer"):
             if path.suffix == ".json":
@@ -39,7 +39,7 @@ class Pieces:
             numbers = self.tokenizer.get_vocab()
             self.words = tuple(sorted(numbers, key=numbers.__getitem__))
             if [numbers[word] for word in self.words] != list(range(len(numbers))):
-                raise ValueError("a piece is listed twice, or a number is left out")
+                raise ValueError("a piece is listed twice, or a token id is missing")
             if numbers.get(PADDING) != PAD or not {UNKNOWN, BEGIN, END} <= numbers.keys():
                 raise ValueError(f"expected {PADDING} first, then {UNKNOWN}, {BEGIN} and {END}")
             self.tokenizer.post_processor = tokenizers.processors.BertProcessing(
@@ -47,7 +47,7 @@ class Pieces:
             )
 
     def __call__(self, texts: Sequence[str], length: int) -> list[list[int]]:
-        """Of each text, the numbers of [CLS], of as many pieces as fit into `length`, and [SEP]."""
+        """Token ids of each text, from [CLS] to [SEP], truncated to `length`."""
         self.tokenizer.enable_truncation(length)
         return [one.ids for one in self.tokenizer.encode_batch_fast(texts)]
 
@@ -65,17 +65,17 @@ def _path(where: str) -> Path:
     path = Path(where).expanduser()
     if path.is_file():
         return path
-    hub = needed("word pieces", "huggingface_hub")
+    hub = require("huggingface_hub", "text", "cutting texts into word pieces")
     for name in FILES:
         if (path / name).is_file():
             return path / name
         try:
             cached = hub.try_to_load_from_cache(where, name)
-        except ValueError:  # it cannot be a name
+        except ValueError:  # not a valid name
             continue
         if isinstance(cached, str):
             return Path(cached)
     raise UndriftError(
         f"tokenizer={where!r}: neither a file, nor a folder with {' or '.join(FILES)}, nor a name "
-        "in the cache of Hugging Face; give the vocab.txt of the model that is to be trained"
+        "in the cache of Hugging Face; give the vocab.txt of the model to train"
     )

@@ -1,7 +1,7 @@
-"""Text as numbers: stored once, flat, and cut into samples when a batch is made.
+"""Token ids of texts: stored once in a flat array, cut into samples when a batch is made.
 
-A sample is where it starts in the flat text and, where samples differ in length, how long it is.
-So overlapping windows of 80 characters cost 4 bytes each, and no bag of words is ever stored.
+A sample is a start in that array and, where samples differ in length, a token count. So overlapping
+windows of 80 characters take 4 bytes each, and bags of words are never stored.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from undrift.data.files.formats import LIMIT, reading, refuse, zip_member
 from undrift.later import Tensor, torch
 
 PAD, UNKNOWN = 0, 1
-"""Numbers that stand for no word, and for a word outside the vocabulary; words follow."""
+"""Token ids of padding and of words outside the vocabulary; words follow."""
 
 NO_TARGET = -100
-"""The target at a place where nothing is to be predicted, as torch has it."""
+"""Target id ignored by loss and accuracy (torch's `ignore_index`)."""
 
 LONGEST_LINE = 2**20
-"""Longer ones are cut into several."""
+"""Characters; longer lines are split."""
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 def words(text: str) -> list[str]:
-    """Words of a text in lower case: runs of letters and digits, with apostrophes inside."""
+    """Lower-case words of a text: runs of letters and digits, with apostrophes inside."""
     return WORD.findall(text.lower())
 
 
 def most_frequent(texts: Iterable[Iterable[str]], size: int | None) -> tuple[str, ...]:
-    """The most frequent words, most frequent first, in alphabetical order where equally so."""
+    """The `size` most frequent words, by descending frequency, then alphabetically."""
     counts = Counter(word for text in texts for word in text)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     return tuple(ranked[:size])
@@ -49,7 +49,7 @@ def most_frequent(texts: Iterable[Iterable[str]], size: int | None) -> tuple[str
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Makes (batch, length) symbols out of the places in `text` where windows start."""
+    """Window starts in `text` to token ids (batch, length)."""
 
     fixed: ClassVar[bool] = True
 
@@ -63,9 +63,9 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Makes (batch, length) word numbers out of (start, count) pairs; short ones end in PAD.
+    """(start, count) pairs to token ids (batch, length), padded with PAD.
 
-    words  what each number stands for, from 0 on; "" where that is no word
+    words  the word of each token id; "" for special ids
     """
 
     fixed: ClassVar[bool] = True
@@ -84,10 +84,10 @@ class Sequences:
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """Makes (batch, words) counts of each word out of (start, count) pairs, made comparable.
+    """(start, count) pairs to normalised word counts (batch, words).
 
-    unit  whether counts are divided by their Euclidean norm, or else by their sum: shares are
-          small numbers, and plain SGD needs steps that are too large for the bias of a model
+    unit  divide counts by their Euclidean norm, else by their sum. Shares are small numbers, for
+          which plain SGD needs step sizes that are too large for a model's bias.
     """
 
     fixed: ClassVar[bool] = True
@@ -109,21 +109,21 @@ class Bags:
         return (bags / sizes.clamp(min=1)[:, None]).to(rows.device)
 
 
-def flattened(texts: Sequence[Sequence[int]], largest: int) -> tuple[Tensor, Tensor]:
-    """Texts one after the other, in as few bytes as the largest number needs, and their rows."""
+def flatten(texts: Sequence[Sequence[int]], largest: int) -> tuple[Tensor, Tensor]:
+    """All token ids in one array, of the type that `largest` needs, and (start, count) pairs."""
     counts = np.fromiter((len(text) for text in texts), np.int64, len(texts))
     kind = np.int16 if largest < 2**15 else np.int32
     flat = np.fromiter((number for text in texts for number in text), kind, int(counts.sum()))
     rows = np.stack([np.cumsum(counts) - counts, counts], axis=1)
     if not len(flat):
-        flat = np.zeros(1, kind)
+        flat = np.zeros(1, kind)  # `Sequences` looks up position 0 for padding
     return torch.from_numpy(flat), torch.from_numpy(rows)
 
 
 def bags(texts: Iterable[Iterable[str]], vocabulary: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Word numbers for `Bags`, and the row of each text; other words are left out."""
+    """Token ids and (start, count) pairs for `Bags`; words outside the vocabulary are dropped."""
     number = {word: i for i, word in enumerate(vocabulary)}
-    return flattened(
+    return flatten(
         [[number[word] for word in text if word in number] for text in texts], len(number)
     )
 
@@ -131,16 +131,16 @@ def bags(texts: Iterable[Iterable[str]], vocabulary: Sequence[str]) -> tuple[Ten
 def sequences(
     texts: Iterable[Sequence[str]], vocabulary: Sequence[str], length: int
 ) -> tuple[Tensor, Tensor]:
-    """Word numbers for `Sequences`, and the row of each text; what is beyond `length` is cut."""
+    """Token ids and (start, count) pairs for `Sequences`; texts are truncated to `length`."""
     number = {word: i for i, word in enumerate(vocabulary, UNKNOWN + 1)}
-    return flattened(
+    return flatten(
         [[number.get(word, UNKNOWN) for word in text[:length]] for text in texts],
         len(number) + UNKNOWN,
     )
 
 
 def lines(path: Path, encoding: str, member: str = "") -> Iterator[str]:
-    """Lines of a text file: plain, gzipped, or the named member of a zip archive."""
+    """Lines of a text file: plain, gzipped, or `member` of a zip archive."""
     read = 0
     with reading(path, f"{encoding} text"), _unpacked(path, member) as file:
         text = io.TextIOWrapper(file, encoding=encoding, newline="")
@@ -167,7 +167,7 @@ def _unpacked(path: Path, member: str) -> Iterator[BinaryIO]:
 
 
 def table(path: Path, encoding: str, columns: str, member: str = "") -> Iterator[list[str]]:
-    """Rows of a CSV file without a header, each with as many fields as `columns` names."""
+    """Rows of a CSV file without a header; `columns` names the expected fields."""
     width = columns.count(",") + 1
     with reading(path, "CSV"):
         for number, row in enumerate(csv.reader(lines(path, encoding, member)), 1):

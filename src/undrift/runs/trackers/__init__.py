@@ -26,6 +26,7 @@ from undrift.config import UndriftError, unknown
 from undrift.measure.quantities import KEYS
 from undrift.runs.layout import RunFile
 from undrift.runs.rows import read_rows
+from undrift.system.extras import lacking
 
 NAMES = ("tensorboard", "mlflow", "wandb")
 """all trackers, which are also the names of the extras that they need"""
@@ -100,10 +101,7 @@ def tracker(name: str, folder: Path) -> Tracker:
         module = import_module(f"undrift.runs.trackers.{name}")
         made: Tracker = module.make(Path(folder))
     except ImportError as error:
-        raise UndriftError(
-            f"tracking with {name} needs {error.name or 'a package'}, which is not installed; "
-            f'install it with: pip install "undrift[{name}]"'
-        ) from None
+        raise lacking(error.name or "a package", name, f"tracking with {name}") from None
     return made
 
 
