@@ -4,6 +4,7 @@ import re
 from doctest import DocTestParser, DocTestRunner
 from inspect import getdoc, signature
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import undrift
 from undrift import Algorithm, Part, algorithms, parts
 from undrift.core import FACTS, HOOKS
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "algorithm.md"
+ROOT = Path(__file__).parents[2]
+HOWTO = ROOT / "docs" / "howto" / "algorithm.md"
 
 NAMES = {name: getattr(room, name) for room in (algorithms, parts) for name in room.__all__}
 CLASSES = [made for made in NAMES.values() if isinstance(made, type)]
@@ -68,3 +70,14 @@ def test_docstrings_lead_to_the_paper_and_their_example_runs(name: str) -> None:
     )
     told: list[str] = []
     assert DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)
+
+
+def test_the_example_for_contributors_keeps_the_laws_and_its_steps_lead_somewhere() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Adding an alg")[2]
+    (code,) = re.findall(r'^    """Recall:.*?(?=^\S)', text, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(dedent(code), names)
+    undrift.check_algorithm(names["Recall"](), ["structure", "purity", "stillness", "rescaling"])
+    paths = {*re.findall(r"`((?:src|tests)/\S+\.py)`", text)} - {"src/undrift/algorithms/recall.py"}
+    assert len(paths) == 6
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -51,7 +51,7 @@ class Mime(MimeLite):
     c must be known before local work, so a round has two exchanges with the same cohort.
 
     Cost: |s| kept by the server; 2n + |s| down, 2n up, two gradients a step and one more pass.
-    Deviations and reference: as MimeLite, https://arxiv.org/abs/2008.03606.
+    Deviations and reference: as MimeLite. See https://arxiv.org/abs/2008.03606.
 
     >>> undrift.algorithm("Mime(Adam())")
     Mime(Adam())

@@ -12,8 +12,7 @@ from undrift.optim import HeavyBall, Optimiser
 class Prox(Part):
     """Adds a pull mu (y - x) towards the cloud model to the local direction. Neutral: mu=0.
 
-    Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020,
-    https://arxiv.org/abs/1812.06127.
+    It is that of FedProx, https://arxiv.org/abs/1812.06127.
 
     >>> undrift.algorithm("Prox(AdaBest(), mu=0.1)")
     Prox(AdaBest(mu=0.02, beta=0.96), mu=0.1)
@@ -32,10 +31,8 @@ class Prox(Part):
 class Clip(Part):
     """Shortens the local direction, corrections included, to a norm of at most `norm`.
 
-    FedDyn's code clips like this at 10. Neutral: norm=inf.
-
-    Reference: Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013,
-    https://arxiv.org/abs/1211.5063.
+    FedDyn's code clips like this at 10; the idea is in https://arxiv.org/abs/1211.5063.
+    Neutral: norm=inf.
 
     >>> undrift.algorithm("Clip(FedDyn(), norm=10)")
     Clip(FedDyn(mu=0.02), norm=10.0)
@@ -54,12 +51,9 @@ class Clip(Part):
 class LocalOpt(Part):
     """Clients step with an optimiser of their own, fresh in every round; v starts at 0.
 
-    FedGLAD's experiments use HeavyBall(beta=0.9) on images and, on text, torch's Adam, which is
-    Adam(beta2=0.999, eps=1e-8, bias_correction=True). The step size is the local learning rate
-    times the optimiser's `lr`. Neutral: SGD().
-
-    Reference: Yang et al., FedGLAD (its experiments), TMLR 2023,
-    https://arxiv.org/abs/2301.10400.
+    FedGLAD's experiments (https://arxiv.org/abs/2301.10400) use HeavyBall(beta=0.9) on images and,
+    on text, torch's Adam, which is Adam(beta2=0.999, eps=1e-8, bias_correction=True). The step size
+    is the local learning rate times the optimiser's `lr`. Neutral: SGD().
 
     >>> undrift.algorithm("LocalOpt(FedAvg(), Adam(beta2=0.999))")
     LocalOpt(FedAvg(), Adam(beta2=0.999))

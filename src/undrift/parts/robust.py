@@ -76,7 +76,7 @@ class TrimmedMean(Part):
     """The mean of each coordinate without its `fraction` largest and smallest values.
 
     Neutral: fraction=0, the uniform mean.
-    Cost and reference: as Median, https://arxiv.org/abs/1803.01498.
+    Cost and reference: as Median. See https://arxiv.org/abs/1803.01498.
     Deviations: none; floor(fraction · clients) values go at each end.
 
     >>> undrift.algorithm("TrimmedMean(SCAFFOLD(), fraction=0.2)")
