@@ -177,3 +177,12 @@ def test_a_missing_extra_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UndriftError, match=re.escape('pip install "undrift[report]"')):
         write_report(make_run(tmp_path))
+
+
+def test_a_run_that_failed_before_its_first_row_has_axes_for_its_empty_plots(
+    tmp_path: Path,
+) -> None:
+    failure = {"algorithm": A, "seed": 0, "round": 1, "reason": "x is not finite"}
+    run = read_run(make_run(tmp_path, {(A, 0): ()}, failures=[failure]))
+    assert run.begun
+    assert panel_data(run)["axes"] == {"round": {"title": "Round"}}

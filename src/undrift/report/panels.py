@@ -24,7 +24,8 @@ MOST_COLUMNS = 200
 
 def panel_data(run: Run) -> dict[str, Any]:
     """All that the page's script draws from; values are rounded to six digits."""
-    axes = {x: x_axis(run, x) for x in AXES if run.recorded(x)}
+    shown = [x for x in AXES if x == "round" or run.recorded(x)]  # rounds even of no curves
+    axes = {x: x_axis(run, x) for x in shown}
     recorded = [metric for metric in METRICS if run.recorded(metric)]
     scales = {metric: QUANTITIES[metric].factor for metric in recorded}
     scales |= {x: 1 / unit for x, (unit, _) in axes.items()}
