@@ -179,7 +179,7 @@ def test_a_folder_with_other_things_is_left_alone(
     with pytest.raises(SystemExit) as exit:
         compare("fedavg", *QUICK, "--out", str(tmp_path))
     assert exit.value.code == 2
-    assert "holds something else" in capsys.readouterr().err
+    assert "has other files in it" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -118,11 +118,11 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "its checksum is wrong",
     ),
     "failures emptied": ("failures.json", lambda path: path.write_text("[]"), "is missing"),
-    "no failures": ("failures.json", lambda path: path.write_text("7"), "is no list"),
+    "no failures": ("failures.json", lambda path: path.write_text("7"), "is not a list"),
     "half a failure": (
         "failures.json",
         lambda path: edit(path, '"seed"', '"sead"'),
-        "is no failure of this run",
+        "is not a failure of this run",
     ),
     "failures torn": ("failures.json", lambda path: path.write_text("[{"), "cannot be read"),
     "sums flipped": ("checksums.json", lambda path: flip(path, 200), "is damaged"),
@@ -149,14 +149,16 @@ def test_a_model_is_made_again_from_the_last_checkpoint(whole: Path) -> None:
     flip(whole / MODEL, -1)
     events = play(whole)
     assert [event.round for event in events if event.kind == "begin"] == [6]
-    assert f"{whole / MODEL} is damaged: its checksum is wrong; it is made again" in notes(events)
+    assert f"{whole / MODEL} is damaged: its checksum is wrong; it is computed again" in notes(
+        events
+    )
 
 
 def test_rows_of_a_failure_without_checksums_are_measured_again(kept: Path, whole: Path) -> None:
     (whole / "checksums.json").unlink()
     lines = (whole / "metrics.jsonl").read_text().splitlines(keepends=True)
     (whole / "metrics.jsonl").write_text("".join(lines[:-1]))
-    assert "was done, but rows of it are missing" in notes(play(whole))
+    assert "was done, but some of its rows are missing" in notes(play(whole))
     assert results(whole) == results(kept / "whole")
 
 
@@ -178,8 +180,8 @@ def test_runs_without_checksums_get_them(kept: Path, whole: Path) -> None:
     assert len(after["trials"]) == 2
     (whole / "checksums.json").unlink()
     os.truncate(whole / MODEL, 900)
-    assert "is no whole safetensors file" in verify(whole).problems[0].problem
-    assert "it is made again" in notes(play(whole))
+    assert "is not a complete safetensors file" in verify(whole).problems[0].problem
+    assert "it is computed again" in notes(play(whole))
     assert results(whole) == results(kept / "whole")
 
 
@@ -198,10 +200,10 @@ def test_lines_that_are_no_rows_are_taken_out(case: str, kept: Path, half: Path)
     path = half / "metrics.jsonl"
     damaged = HOLES[case](path.read_bytes().splitlines(keepends=True)[0])
     path.write_bytes(damaged)
-    assert "is no row of this run" in verify(half).problems[0].problem
+    assert "is not a row of this run" in verify(half).problems[0].problem
     told = notes(play(half))
-    assert "which is no row of this run" in told
-    assert "which is no row of this run" in (half / "run.log").read_text()
+    assert ", not a row of this run" in told
+    assert ", not a row of this run" in (half / "run.log").read_text()
     assert (half / "metrics.jsonl.unused").read_bytes() == damaged
     assert results(half) == results(kept / "whole")
 
@@ -264,7 +266,7 @@ def test_settings_that_are_no_algorithms_are_told(half: Path) -> None:
 
 def test_settings_that_are_missing_are_told(half: Path) -> None:
     edit(half / "experiment.json", '"sampler"', '"samples"')
-    with pytest.raises(UndriftError, match=r"experiment\.json lacks sampler; bring it back"):
+    with pytest.raises(UndriftError, match=r"experiment\.json lacks sampler; restore the file"):
         stored_experiment(half)
 
 
@@ -290,7 +292,7 @@ def test_a_damaged_checkpoint_or_memory_is_found(half: Path, whole: Path) -> Non
 def test_edited_settings_are_found(half: Path) -> None:
     edit(half / "experiment.json", '"every": 2', '"every": 3')
     wrong = [problem.problem for problem in verify(half).problems]
-    assert wrong == ["its settings do not make its hash", "is damaged: its checksum is wrong"]
+    assert wrong == ["its settings do not match its hash", "is damaged: its checksum is wrong"]
 
 
 Shown = pytest.CaptureFixture[str]
@@ -307,7 +309,7 @@ def test_the_command(kept: Path, whole: Path, capsys: Shown) -> None:
     assert stopped.value.code == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == (
-        f"{whole / MODEL}: is damaged: its checksum is wrong; `undrift resume` makes it again "
+        f"{whole / MODEL}: is damaged: its checksum is wrong; `undrift resume` computes it again "
         "from the last checkpoint"
     )
     assert "is not a run directory" in lines[2]

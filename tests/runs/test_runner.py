@@ -203,7 +203,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(
     events = play(tmp_path)
     notes = [event.note for event in events if event.kind == "note"]
     assert len(notes) == damaged
-    assert all("going on from the one before it" in str(note) for note in notes)
+    assert all("resuming from the one before it" in str(note) for note in notes)
     assert next(event.round for event in events if event.kind == "begin") == (7, 0)[damaged - 1]
     assert results(tmp_path) == results(whole)
 
@@ -381,7 +381,7 @@ def test_other_data_are_refused(half: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return task, data
 
     monkeypatch.setattr(Experiment, "prepare", changed)
-    with pytest.raises(UndriftError, match="the data are not those"):
+    with pytest.raises(UndriftError, match="the data have changed since"):
         play(half)
 
 

@@ -1,1 +1,1 @@
-"""Runs: an experiment in a folder, to be stopped, resumed, forked and read."""
+"""Run directories: run an experiment in a folder, stop, resume, fork, verify and read it."""

@@ -24,12 +24,14 @@ FORMAT = 2
 
 
 def save(state: State, path: str | Path) -> None:
-    """Write a state to a file, all of it or nothing.
+    """Write a state to a file, atomically.
 
-    Rows of a store with a folder stay there, and the file says which they are (`keep` tells the
-    store which files still count); rows of a store without one go into the file.
+    Records of a store with a folder stay in that folder, and the file holds the store's index;
+    records of a store without a folder go into the file.
     """
     path = Path(path)
+    # A kill at any point is safe: `_take_rows` writes and syncs the records before the index that
+    # refers to them, in slots that no older checkpoint uses, and the file appears by a rename.
     tensors: dict[str, Tensor] = {"buffers": state.buffers}
     facts = {
         "format": FORMAT,
@@ -51,7 +53,7 @@ def save(state: State, path: str | Path) -> None:
 
 
 def load(path: str | Path, budget: int = BUDGET) -> State:
-    """Read a state back; `budget` is that of its stores."""
+    """Read a state back; `budget` is the memory budget of its stores, in bytes."""
     path = Path(path)
     facts, tensors = _read(path)
     attention = tensors.get("attention")
@@ -74,7 +76,7 @@ def load(path: str | Path, budget: int = BUDGET) -> State:
 
 
 def keep(state: State, paths: Iterable[str | Path]) -> None:
-    """Let the stores of a state use again the space of all but it and these checkpoints."""
+    """Free the records of the stores that neither this state nor these checkpoints refer to."""
     files = [_read(Path(path))[1] for path in paths]
     for place, store in (("clients", state.clients), ("models", state.models)):
         if store is not None and store.folder is not None:
@@ -82,13 +84,14 @@ def keep(state: State, paths: Iterable[str | Path]) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The facts and the tensors in a file, if that is a checkpoint, and whole."""
+    """The metadata and tensors of a checkpoint, after checking its checksum and format."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            # Copies lie in torch's own memory: products may round by address (undrift.arithmetic).
+            # Cloned into torch's aligned memory: the rounding of products may depend on addresses
+            # (undrift.arithmetic).
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (OSError, RuntimeError) as error:  # the latter if no more files can be opened
+    except (OSError, RuntimeError) as error:  # RuntimeError: too many open files
         raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
     except SafetensorError as error:
         raise Damaged(f"{path} cannot be read as a checkpoint: {error}; give another one") from None
@@ -114,14 +117,14 @@ def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
 
 
 def _bytes(tensor: Tensor) -> Any:
-    """What a tensor holds, as a buffer; an empty one may have strides that cannot be viewed."""
+    """The bytes of a tensor; an empty one may have strides that cannot be viewed."""
     if not tensor.numel():
         return b""
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _take_rows(store: Store, place: str, path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """A store as JSON: where its folder is, or all that is in it."""
+    """A store as JSON: the path of its folder, or all its records; tensors go to `tensors`."""
     if store.folder is None:
         return {"rows": {i: _take_apart(me, f"{place}.{i}", tensors) for i, me in store.items()}}
     folder = os.path.relpath(_beside(path, store.folder.absolute()), path.parent)
@@ -130,12 +133,13 @@ def _take_rows(store: Store, place: str, path: Path, tensors: dict[str, Tensor])
 
 
 def _beside(path: Path, folder: str | Path) -> Path:
-    """A store's folder, which must be within that of the checkpoint: it is written to."""
+    """The path of a store's folder. It must be inside the checkpoint's: a resumed run writes there,
+    and a checkpoint from elsewhere must not choose where."""
     within = path.parent / folder
     if not within.resolve().is_relative_to(path.parent.resolve()):
         raise UndriftError(
-            f"{path}: what clients remember would be in {str(folder)!r}, outside of "
-            f"{str(path.parent)!r}; keep it in a folder there"
+            f"{path}: the folder of the clients' records is {str(folder)!r}, outside of "
+            f"{str(path.parent)!r}; use a folder inside it"
         )
     return within
 
@@ -158,7 +162,7 @@ def _index(place: str, tensors: dict[str, Tensor]) -> Index:
 
 
 def _take_apart(record: Struct, place: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """A record as JSON, null standing for a tensor, which goes to `tensors`."""
+    """A record as JSON, with null in place of each tensor; the tensors go to `tensors`."""
     parts: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, Struct):

@@ -1,7 +1,7 @@
-"""Sums of what is final in a run directory, so that damage to it is noticed.
+"""Checksums of what is final in a run directory, to detect damage.
 
-Files have their SHA-256, which anybody can check with `sha256sum` and publish beside a model. Rows
-and failures have a CRC-32, which goes on from row to row and from session to session.
+Files have a SHA-256, which `sha256sum` can check and which can be published with a model. Failures
+have a CRC-32, and so have the rows of a trial: it is extended by each new row, in all sessions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from undrift.system.files import Damaged, replace_file
 
 
 class Checksums:
-    """The sums of a run directory, as they were written last.
+    """The contents of checksums.json.
 
-    files     size and SHA-256, by the path in the folder
-    rows      of each trial: its last row that is final, how many there are up to it, and their sum
-    failures  of each trial that has one
-    damage    why the sums that are there do not count; "" if they do
+    files     path in the folder → size and SHA-256
+    rows      trial → round of its last final row, number of rows up to it, and their CRC-32
+    failures  trial → CRC-32 of its failure
+    damage    why checksums.json itself cannot be used; "" if it can
+
+    What has no checksum counts as undamaged. So a checksum is written after what it covers, and
+    removed before that is changed: a kill in between leaves no wrong checksum.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,7 +41,7 @@ class Checksums:
             self._take(json.loads(self.path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             pass
-        except Exception as error:  # anything may have happened to it
+        except Exception as error:  # a damaged file may hold anything
             self.damage = f"{self.path} is damaged ({type(error).__name__}: {error})"
 
     def _take(self, found: Any) -> None:
@@ -57,7 +60,7 @@ class Checksums:
         self._written = self._content()
 
     def write(self) -> None:
-        """Write the sums, if they have changed."""
+        """Write checksums.json, if its contents have changed."""
         content = self._content()
         if content != self._written:
             text = json.dumps(content | {"crc32": _crc(content)}, indent=1)
@@ -65,14 +68,14 @@ class Checksums:
             self._written = content
 
     def cover(self, path: Path, content: bytes) -> None:
-        """Note the sum of a file that holds this."""
+        """Set the checksum of a file with this content."""
         self.files[self._name(path)] = _sums(content)
 
     def covers(self, path: Path) -> bool:
         return self._name(path) in self.files
 
     def cover_model(self, path: Path) -> str:
-        """Note the sum of a model that has none, if it can be read; what is wrong with it."""
+        """Check a model, and set its checksum if it has none; returns the damage, "" if none."""
         if self.covers(path):
             return self.wrong(path)
         try:
@@ -83,7 +86,7 @@ class Checksums:
         return ""
 
     def wrong(self, path: Path) -> str:
-        """What is wrong with a file; "" if nothing is, or its sum is not known."""
+        """What is wrong with a file; "" if nothing is, or if it has no checksum."""
         expected = self.files.get(self._name(path))
         try:
             if expected is None or _sums(path.read_bytes()) == expected:
@@ -98,7 +101,7 @@ class Checksums:
         self.failures[failure["algorithm"], failure["seed"]] = _crc(failure)
 
     def knows(self, failure: Row) -> bool:
-        """Whether a failure is what was written, as far as that is known."""
+        """Whether a failure agrees with its checksum, if it has one."""
         place = failure["algorithm"], failure["seed"]
         return self.failures.get(place, _crc(failure)) == _crc(failure)
 

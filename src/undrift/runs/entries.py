@@ -1,4 +1,4 @@
-"""Entries: what must stand in the files of a run directory, which anything may have happened to."""
+"""Validation of the entries in a run directory's files, which may be damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TrialKey = tuple[str, int]
 
 
 def read_row(line: bytes, trials: Container[TrialKey]) -> Row | None:
-    """The row that a line holds, if it is one of these trials."""
+    """The row in a line of metrics.jsonl; None if it is not a valid row of these trials."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -24,7 +24,7 @@ def read_row(line: bytes, trials: Container[TrialKey]) -> Row | None:
 
 
 def is_of(entry: Any, trials: Container[TrialKey]) -> TypeGuard[Row]:
-    """Whether an entry tells of a round of one of these trials."""
+    """Whether an entry has the algorithm and seed of one of these trials, and a round."""
     if not isinstance(entry, dict):
         return False
     name, seed, t = entry.get("algorithm"), entry.get("seed"), entry.get("round")
@@ -33,10 +33,10 @@ def is_of(entry: Any, trials: Container[TrialKey]) -> TypeGuard[Row]:
 
 
 def is_failure(entry: Any, trials: Container[TrialKey], rounds: float) -> TypeGuard[Row]:
-    """Whether an entry tells why one of these trials ended before its last round was done."""
+    """Whether an entry is a valid failure of one of these trials, in a round up to `rounds`."""
     return is_of(entry, trials) and entry["round"] <= rounds and type(entry.get("reason")) is str
 
 
 def is_session(entry: Any) -> bool:
-    """Whether an entry of environment.json tells how a session rounded numbers."""
+    """Whether an entry of environment.json is a session: it names the engine's rounding."""
     return isinstance(entry, dict) and isinstance(entry.get("rounding"), str)

@@ -1,4 +1,4 @@
-"""Run directories: an experiment's settings and results as plain files, which survive anything."""
+"""A run directory, opened for writing: settings, rows, failures and sessions as plain files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from undrift.system.signals import uninterrupted
 from undrift.training.task import Task
 
 LONGEST, SHORTENED = 234, 60
-"""bytes in the name of a trial, so that `.NAME.safetensors.partial` is no longer than file systems
-allow, and how many of the algorithm's label are kept in one that would be longer"""
+"""Longest name of a trial in bytes, so that `.NAME.safetensors.partial` fits into the 255 that file
+systems allow; and how much of the algorithm's label is kept in a name that would be longer."""
 
 
 class RunFolder:
-    """A run directory, new or to be gone on with, which no other process may write to.
+    """A run directory, new or resumed, locked against other writers; `RunFile` lists its files.
 
-    `RunFile` lists its files. `notes` are what was wrong with them, and is made again.
+    notes  damage that was found on opening, and is repaired by running that part again
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RunFolder:
         refuse_another(folder, self.facts)
         self._lock = Lock(folder)
         try:
-            refuse_another(folder, self.facts)  # which another process may have filled meanwhile
+            refuse_another(folder, self.facts)  # again: it was not locked at the first check
             self._open(task, data)
         except BaseException:
             self._lock.close()
@@ -68,7 +68,7 @@ class RunFolder:
     def _open(self, task: Task, data: FederatedData) -> None:
         self.sums = Checksums(self.folder)
         if self.sums.damage:
-            self.notes.append(f"{self.sums.damage}; sums are taken anew")
+            self.notes.append(f"{self.sums.damage}; checksums are computed again")
         self._settings()
         counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
         self._read(RunFile.PARTITION, counts)
@@ -84,8 +84,8 @@ class RunFolder:
             raise
 
     def _settings(self) -> None:
-        """Write the settings if they are new, or if only the report is to be another."""
-        found = self._read(RunFile.EXPERIMENT, self.facts)  # first, as it makes the folder a run
+        """Write the settings, if they are new or if settings of the report have changed."""
+        found = self._read(RunFile.EXPERIMENT, self.facts)  # first: it marks the folder as a run
         wanted = {key: self.facts[key] for key in REPORT_ONLY}
         another = any(found.get(key) != value for key, value in wanted.items())
         toml = self.folder / RunFile.SETTINGS
@@ -94,13 +94,13 @@ class RunFolder:
         self.sums.files.pop(RunFile.SETTINGS.filename, None)
         if another:
             self.sums.files.pop(RunFile.EXPERIMENT.filename, None)
-        self.sums.write()  # first, or a crash in between would look like damage
+        self.sums.write()  # before the files, or a crash in between would look like damage
         replace_file(toml, self.experiment.to_toml().encode())
         if another:
             self._write(RunFile.EXPERIMENT, found | wanted)
 
     def _compare(self) -> None:
-        """Take out rows that are not as they were written, and note sums that are lacking."""
+        """Remove the rows of trials whose checksum is wrong, and add missing checksums of files."""
         for place, expected in list(self.sums.rows.items()):
             if self.metrics.tally.sums(place, expected["last"]) != expected:
                 self.metrics.remove(place)
@@ -116,7 +116,7 @@ class RunFolder:
             self.log(note)
 
     def _failures(self) -> list[Row]:
-        """The failures that are whole; a trial that has lost its own goes on to it once more."""
+        """The undamaged failures; a trial that has lost its failure runs until it fails again."""
         try:
             found = self._read(RunFile.FAILURES, [])
         except Damaged as error:
@@ -130,7 +130,7 @@ class RunFolder:
         lost = self.sums.failures.keys() - {(one["algorithm"], one["seed"]) for one in kept}
         if kept != found or lost:
             path = self.folder / RunFile.FAILURES
-            self.notes.append(f"{path} is damaged; its trials go on from their last checkpoints")
+            self.notes.append(f"{path} is damaged; its trials resume from their last checkpoints")
             self._write(RunFile.FAILURES, kept)
         return kept
 
@@ -145,13 +145,13 @@ class RunFolder:
                 if note := self.metrics.write_columns(self.experiment.hash):
                     self.log(note)
             except UndriftError:
-                if kind is None or not issubclass(kind, UndriftError):  # the first one tells more
+                if kind is None or not issubclass(kind, UndriftError):  # keep the first error
                     raise
             finally:
                 self._lock.close()
 
     def begin(self, **session: Any) -> str | None:
-        """Note what this session runs on; returns what it should warn of, if anything."""
+        """Add this session to environment.json; returns a warning if its rounding may differ."""
         here = {
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
@@ -170,8 +170,8 @@ class RunFolder:
         return self.metrics.add({"algorithm": name, "label": self.labels[name]} | row)
 
     def end(self, place: TrialKey, last: int, reason: str) -> None:
-        """Note why a trial ended before its last round."""
-        self.metrics.sync()
+        """Record why a trial ended before its last round."""
+        self.metrics.sync()  # first: a failure marks its trial as done, so no row may be lost
         here = {"algorithm": place[0], "seed": place[1], "round": last, "reason": reason}
         self.failures.append(here)
         self._write(RunFile.FAILURES, self.failures)
@@ -183,29 +183,29 @@ class RunFolder:
         return next((v for v in self.failures if (v["algorithm"], v["seed"]) == place), None)
 
     def seal(self, place: TrialKey, last: int) -> None:
-        """Note the sums of a trial's rows up to a round, which are on the disk."""
+        """Write the checksum of a trial's rows up to a round; they must be synced already."""
         self.sums.rows[place] = self.metrics.tally.sums(place, last)
         self.sums.write()
 
     def rewind(self, place: TrialKey, last: int) -> None:
-        """Forget what a trial did after a round: it is done again."""
+        """Remove a trial's rows and failure after a round, from which it runs again."""
         self.sums.failures.pop(place, None)
         if place in self.sums.rows:
             self.sums.rows[place] = self.metrics.tally.sums(place, last)
-        self.sums.write()  # first, or a crash in between would look like damage
+        self.sums.write()  # before the files, or a crash in between would look like damage
         if failure := self.failure(place):
             self.failures.remove(failure)
             self._write(RunFile.FAILURES, self.failures)
         self.metrics.trim(place, last)
 
     def log(self, text: str) -> None:
-        """Say what happened, with the time."""
+        """Add a line to run.log, with the time."""
         path = self.folder / RunFile.LOG
         with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
 
     def _read(self, name: RunFile, default: Any) -> Any:
-        """What a file holds; one that is not there yet is written."""
+        """The content of a JSON file; a missing one is written with the default."""
         path = self.folder / name
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -219,8 +219,8 @@ class RunFolder:
 
     def _damaged(self, name: RunFile, reason: str) -> Damaged:
         return Damaged(
-            f"{self.folder / name} is damaged ({reason}); bring it back from a copy, or remove it: "
-            "then it is begun anew"
+            f"{self.folder / name} is damaged ({reason}); restore it from a backup, or remove it "
+            "to start it again"
         )
 
     def _write(self, name: RunFile, content: Any) -> None:
@@ -228,7 +228,7 @@ class RunFolder:
 
 
 def trial_name(experiment: Experiment, made: Algorithm, seed: int) -> str:
-    """The name of a trial, fit for files; what is too long for them ends in a hash."""
+    """The name of a trial's files and folder; a hash replaces what would make it too long."""
     place = experiment.algorithms.index(made)
     label = labels(experiment.algorithms)[place]
     plain = re.sub(r"[^A-Za-z0-9]", "_", label).strip("_")

@@ -1,4 +1,4 @@
-"""Forks: another run's state, made the start of a new run."""
+"""Forks: new runs that start from the state of another run."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def forked(
     rounds: int | None = None,
     fresh: bool = False,
 ) -> Experiment:
-    """The experiment that goes on from another run's state.
+    """The experiment of a fork: the other run's settings with these changes.
 
-    algorithms  those of the new run
-    round       of the other run, after which it starts
-    source      the algorithm of the other run whose state it is; needed if that has several
-    rounds      the last round of the new run; that of the other one if not given
-    fresh       whether only the model is taken over
+    algorithms  of the fork
+    round       of the other run; the fork starts from the state after it
+    source      the algorithm of the other run whose state is used; needed if the run has several
+    rounds      last round of the fork; that of the other run if not given
+    fresh       whether to take over the model only, and not what algorithms remember
     """
     other = stored_experiment(run)
     first = other.origin.round if other.origin else 1
@@ -58,20 +58,20 @@ def forked(
 def plant(
     experiment: Experiment, folder: Path, run: Path, command: str = ""
 ) -> Iterator[tuple[int, int]]:
-    """Make the folder of a fork with the states that it starts from, yielding (seed, round) done.
+    """Write the folder of a fork with the states that it starts from, one for each seed.
 
-    States come from the other run's checkpoints; what lies between one of them and the origin is
-    computed again.
+    States come from the other run's checkpoints; rounds between a checkpoint and the fork are
+    computed again. Yields (seed, round) after each of these.
     """
     other, origin = stored_experiment(run), experiment.origin
     if origin is None:
-        raise UndriftError("this experiment is no fork; make one with `forked`")
+        raise UndriftError("this experiment is not a fork; make one with `forked`")
     source = algorithm(origin.algorithm)
     engine = make_engine(engine_of(stored_sessions(run)))  # its rounding is part of the state
     first = experiment.check()
     task, data = first
     empty = start(source, task, data, experiment.sampler)
-    for made in experiment.algorithms:  # refused before anything is written
+    for made in experiment.algorithms:  # raises before anything is written
         carry(empty, source, made, task, fresh=origin.fresh)
     with RunFolder(folder, experiment, *first, command) as files:
         for seed in experiment.seeds:
@@ -96,7 +96,8 @@ def plant(
 
 
 def _nearest(folder: Path, round: int) -> State | None:
-    """The newest state up to a round that can be read, in memory: its files stay as they are."""
+    """The newest readable state up to a round, copied to memory: the other run's files must not
+    change."""
     for path in checkpoint_files(folder):
         if round_of(path) <= round:
             with suppress(UndriftError):
@@ -110,7 +111,7 @@ def _nearest(folder: Path, round: int) -> State | None:
 
 
 def _chosen(run: Path, experiment: Experiment, name: str | None) -> Algorithm:
-    """The algorithm that a label or a name stands for, or the only one."""
+    """The algorithm of a run with this label or name; the only one if no name is given."""
     known = dict(zip(labels(experiment.algorithms), experiment.algorithms, strict=True))
     if name is None and len(known) == 1:
         return experiment.algorithms[0]

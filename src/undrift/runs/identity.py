@@ -1,4 +1,4 @@
-"""Whether a run directory is that of an experiment, and still says so."""
+"""Identity of a run directory: which experiment it belongs to, and whether that was edited."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from undrift.training.task import Task
 
 DATA = ("clients", "train_samples", "test_samples", "checksum")
-"""facts that tell whether the data are those that a run began with"""
+"""Facts in experiment.json by which changed data are detected."""
 
 
 def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[str, Any]:
-    """What experiment.json says: the settings, and what came of them on the first seed."""
+    """The content of experiment.json: settings, and facts about the first seed's data and model."""
     samples = (data.inputs, data.targets, data.test_inputs, data.test_targets)
     names = zip(experiment.algorithms, labels(experiment.algorithms), strict=True)
     return experiment.resolved() | {
@@ -47,15 +47,13 @@ def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[st
 
 
 def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Only an empty folder, or one with this very experiment on these very data, may be used."""
+    """Raise unless the folder is empty, or holds this experiment on the same data."""
     path = folder / RunFile.EXPERIMENT
     with writing(folder):
         begun = path.exists()
     if not begun:
         if folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir()):
-            raise UndriftError(
-                f"{folder} holds something else already; choose another folder with --out"
-            )
+            raise UndriftError(f"{folder} has other files in it; choose another folder with --out")
         return
     found = read_experiment(path)
     for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
@@ -68,54 +66,55 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
     for key in DATA:
         if key in found and found[key] != facts[key]:
             raise UndriftError(
-                f"the data are not those that {folder} began with: {key} was {found[key]}, and is "
-                f"{facts[key]} now; bring the files back, or choose another folder with --out"
+                f"the data have changed since {folder} began: {key} was {found[key]}, and is "
+                f"{facts[key]} now; restore the data, or choose another folder with --out"
             )
 
 
 def stored_experiment(folder: Path) -> Experiment:
-    """The experiment of a run directory, which nobody must have edited."""
+    """The experiment of a run directory; raises if its settings were edited."""
     path, toml = folder / RunFile.EXPERIMENT, folder / RunFile.SETTINGS
     found = read_experiment(path)
     texts = {field.name: found[field.name] for field in fields(Experiment) if field.name in found}
     for field in fields(Experiment):
         if field.default is MISSING and field.name not in found:
-            raise UndriftError(f"{path} lacks {field.name}; bring it back from a copy")
+            raise UndriftError(f"{path} lacks {field.name}; restore the file from a backup")
     texts["algorithms"] = list(read_names(path, found["algorithms"]))
     try:
         experiment = Experiment(**texts)
     except UndriftError as error:
         raise UndriftError(
-            f"{folder} cannot be gone on with from its settings alone ({error}); "
+            f"{folder} cannot be resumed from its settings alone ({error}); "
             "run the same experiment with the same folder from Python"
         ) from None
     _refuse_edited(path, found, experiment.hash)
     if toml.exists() and Checksums(folder).wrong(toml):
         raise UndriftError(
-            f"{toml} was edited after the run began, whose settings are in {path.name}; run it "
-            f"with `undrift run {toml} --out FOLDER`, or remove it: then it is written again"
+            f"{toml} was edited after the run began, but the run's settings are in {path.name}; "
+            f"run the new ones with `undrift run {toml} --out FOLDER`, or remove the file: it is "
+            "then written again"
         )
     return experiment
 
 
 def _refuse_edited(path: Path, found: Mapping[str, Any], expected: str) -> None:
-    """Settings that no longer make the hash beside them."""
+    """Raise if the settings no longer match the hash that is stored with them."""
     if found.get("hash") != expected:
         raise UndriftError(
-            f"{path} was edited after the run began: its settings no longer make the hash "
+            f"{path} was edited after the run began: its settings no longer match the hash "
             f"{found.get('hash')}; undo that, or run the new settings in another folder"
         )
 
 
 def last_data_dir(folder: Path) -> Path | None:
-    """Where the last session found its data, if it was told where."""
+    """The data folder of the last session that was given one."""
     told = [one.get("data_dir") for one in stored_sessions(folder)]
     texts = [one for one in told if one and isinstance(one, str)]
     return Path(texts[-1]) if texts else None
 
 
 def stored_sessions(folder: Path) -> list[dict[str, Any]]:
-    """What environment.json says of each session; nothing if it cannot be read."""
+    """The sessions in environment.json; none if it cannot be read."""
     try:
         found = json.loads((folder / RunFile.ENVIRONMENT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -124,6 +123,6 @@ def stored_sessions(folder: Path) -> list[dict[str, Any]]:
 
 
 def _told(value: Any) -> str:
-    """A setting; of algorithms, which have labels too, the names."""
+    """A setting for an error message; of algorithms, the names without the labels."""
     named = isinstance(value, list) and all(isinstance(one, dict) for one in value)
     return shortened([one["name"] for one in value] if named else value)

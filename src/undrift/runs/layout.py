@@ -1,4 +1,4 @@
-"""Layout of a run directory: what its files are called, and what each of them holds."""
+"""Layout of a run directory: the names of its files, and what each holds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RunFile(Enum):
 
 
 HOLDS = {file.filename: file.holds for file in RunFile}
-"""what a file of this name holds"""
+"""File name → what the file holds."""
 
 
 def model_file(run: Path, trial: str) -> Path:
@@ -59,7 +59,7 @@ def origin_file(run: Path, seed: int) -> Path:
 
 
 def trial_folder(run: Path, trial: str) -> Path:
-    """The checkpoints of a trial, and what its clients remember."""
+    """The folder with the checkpoints of a trial and the records of its clients."""
     return run / RunFile.CHECKPOINTS / trial
 
 
@@ -74,6 +74,6 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def round_of(path: Path) -> int:
-    """The round that a checkpoint's name tells."""
+    """The round in a checkpoint's name; -1 if it has none."""
     found = re.fullmatch(r"round-(\d+)", path.stem)
     return int(found[1]) if found else -1

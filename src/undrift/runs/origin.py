@@ -1,4 +1,4 @@
-"""Where forked runs start: the state of another run, and what of it another algorithm can use."""
+"""The state that a forked run starts from, converted for another algorithm where possible."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def first_state(
     origin: Origin, run: Path, seed: int, made: Algorithm, task: Task, folder: Path | None = None
 ) -> State:
-    """The state that a trial of a forked run starts from; `folder` is for clients' memories."""
+    """The state that a trial of a forked run starts from; client records go to `folder`."""
     from undrift.runs import checkpoint
 
     path = origin_file(run, seed)
     if not path.exists():
         raise UndriftError(
-            f"{path}, from which this run starts, is not there; `undrift fork` makes it"
+            f"{path}, from which this run starts, is missing; `undrift fork` writes it"
         )
     state = checkpoint.load(path)
     try:
@@ -47,9 +47,9 @@ def carry(
 ) -> State:
     """The state of one algorithm as the start of another.
 
-    Algorithms that remember the same things go on with all of it. One that remembers nothing, or
-    that is told to begin anew, goes on with the deployed model, since a cloud model may hold
-    corrections that only its own algorithm understands.
+    An algorithm with the same state fields takes over all of it. One without any, or with `fresh`,
+    starts from the deployed model: a cloud model may contain corrections that only its own
+    algorithm can use.
     """
     from undrift.federation.rounds import State
     from undrift.training.memory import Store
@@ -60,8 +60,8 @@ def carry(
     if there and not whole and not fresh:
         differing = [name for name in {**here, **there} if here.get(name) != there.get(name)]
         raise UndriftError(
-            f"{made!r} cannot go on from the state of {source!r}: they remember different things "
-            f"({', '.join(differing)}); let it begin with the model alone by --fresh"
+            f"{made!r} cannot start from the state of {source!r}: their states differ in "
+            f"{', '.join(differing)}; use --fresh to take over the model only"
         )
     deployed = x if source.deploys == "cloud" else state.server.xbar
     clients = Store(folder and folder / "clients")
@@ -85,7 +85,7 @@ def carry(
 
 
 def _memory(made: Algorithm, x: torch.Tensor, task: Task) -> dict[str, str]:
-    """What an algorithm remembers beside the model, and its form."""
+    """The state fields of an algorithm beside the model, with their types and shapes."""
     server = dict(made.init_server(x, task.groups).leaves())
     kept = {f"the server's {k}": v for k, v in server.items() if k not in ("x", "xbar")}
     kept |= {f"a client's {k}": v for k, v in made.init_client(x).leaves()}

@@ -1,4 +1,4 @@
-"""Files: what stands in each file of a run directory, checked."""
+"""Reading the files of a run directory, with checks of their contents."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from undrift.config import UndriftError
 from undrift.runs.layout import RunFile
 
 FORMAT = 1
-"""of run directories: "format" in experiment.json, which the oldest lack"""
+"""Format of run directories: "format" in experiment.json, which the oldest lack."""
 
 FILES = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES)
-"""all that is read of a run directory"""
+"""The files of a run directory that reports read."""
 
 
 RunState = Literal["running", "finished", "interrupted", "broken"]
@@ -28,8 +28,8 @@ RunState = Literal["running", "finished", "interrupted", "broken"]
 def run_state(process: int | None, finished: bool | None) -> RunState:
     """The state of a run.
 
-    process   that holds its folder, None if there is none
-    finished  whether all trials have come to their end; None if its files cannot be read
+    process   id of the process that holds its lock; None if there is none
+    finished  whether all trials have ended; None if its files cannot be read
     """
     if process is not None:
         return "running"
@@ -40,7 +40,7 @@ def run_state(process: int | None, finished: bool | None) -> RunState:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the run of one algorithm on one seed ended early."""
+    """Why a trial (one algorithm on one seed) ended early."""
 
     algorithm: str
     seed: int
@@ -49,7 +49,7 @@ class Failure:
 
 
 def read_experiment(path: Path) -> dict[str, Any]:
-    """The settings; those that all else relies on are checked."""
+    """The content of experiment.json; raises if a field that readers need is not valid."""
     found = parsed(path, _text(path))
     if not isinstance(found, dict):
         raise broken(path, "must hold an object")
@@ -125,7 +125,7 @@ def _text(path: Path) -> str:
 
 
 def parsed(path: Path, text: str, where: str = "") -> Any:
-    """What JSON says."""
+    """The value of a JSON text; `where` begins the error if it is not valid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -133,7 +133,7 @@ def parsed(path: Path, text: str, where: str = "") -> Any:
 
 
 def is_json(text: bytes) -> bool:
-    """Whether a text is whole."""
+    """Whether a text is valid JSON, which a line that is still being written is not."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def is_json(text: bytes) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; a path that cannot be one, as it is too long, has none."""
+    """Whether a folder exists; False for paths that the system refuses, such as too long ones."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -155,17 +155,17 @@ def missing(path: Path) -> UndriftError:
 
 
 def broken(path: Path, reason: str) -> UndriftError:
-    """The error for a file that does not hold what it should."""
+    """The error for a file with invalid content."""
     return UndriftError(f"{str(path)!r}: {reason}")
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether a value of JSON is a whole number."""
+    """Whether a JSON value is a whole number; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any, finite: bool = True) -> bool:
-    """Whether a value of JSON is a number."""
+    """Whether a JSON value is a number; true and false are not."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return not finite or abs(value) <= sys.float_info.max

@@ -1,4 +1,4 @@
-"""The rows of a run: JSON lines while it goes on, columns when a session ends."""
+"""The rows of a run: metrics.jsonl while it runs, metrics.parquet when a session ends."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from undrift.system.files import replace_file, writing
 
 
 class Tally:
-    """The rounds of each trial that have a row, and the checksum of its rows up to each of them."""
+    """Index of rows: trial → round → seconds, and CRC-32 of the trial's rows up to that one."""
 
     def __init__(self) -> None:
         self._trials: dict[TrialKey, dict[int, tuple[float, int]]] = {}
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return sum(map(len, self._trials.values()))
 
     def add(self, row: Row, line: bytes) -> None:
         trial = self._trials.setdefault(_place(row), {})
         before = next(reversed(trial.values()))[1] if trial else 0
-        trial.pop(row["round"], None)  # so that what came last is last
+        trial.pop(row["round"], None)  # so that the newest row is last
         trial[row["round"]] = row.get("seconds") or 0.0, zlib.crc32(line, before)
 
     def cut(self, place: TrialKey, last: int) -> None:
-        """Forget the rounds of a trial after one."""
+        """Remove the rows of a trial after round `last`."""
         self._trials[place] = {t: told for t, told in self._trials[place].items() if t <= last}
 
     def rounds(self, place: TrialKey) -> set[int]:
@@ -42,11 +42,11 @@ class Tally:
         return set(self._trials.get(place, ()))
 
     def seconds(self, place: TrialKey) -> float:
-        """The time that a trial had taken at its last evaluation."""
+        """The training time of a trial up to its last row."""
         return max((seconds for seconds, _ in self._trials.get(place, {}).values()), default=0.0)
 
     def sums(self, place: TrialKey, last: int) -> Row:
-        """A trial's last row up to a round, how many there are up to it, and their checksum."""
+        """Of a trial's rows up to a round: the last one's round, their number and checksum."""
         trial = self._trials.get(place, {})
         rounds = [t for t in trial if t <= last]
         if not rounds:
@@ -55,20 +55,20 @@ class Tally:
 
 
 def read_rows(text: bytes, trials: Container[TrialKey]) -> Iterator[tuple[bytes, Row | None]]:
-    """The lines of metrics.jsonl, each with the row of one of these trials, None if it is none.
+    """The lines of metrics.jsonl with their rows; None for a line that is not a row of the trials.
 
-    A last line that was torn is left out.
+    A last line without its end, as a kill leaves it, is skipped.
     """
     for line in text[: text.rfind(b"\n") + 1].splitlines():
         yield line, read_row(line, trials)
 
 
 class MetricsFile:
-    """metrics.jsonl in a folder, one row an evaluation, and metrics.parquet beside it.
+    """metrics.jsonl, one row per evaluation, and metrics.parquet beside it.
 
-    trials   all that may have rows
-    tally  what rows there are
-    notes  what was wrong with the file
+    trials  that may have rows
+    tally   index of the rows
+    notes   damage that was found on opening
     """
 
     def __init__(self, folder: Path, trials: Container[TrialKey]) -> None:
@@ -78,7 +78,7 @@ class MetricsFile:
             self.path.touch()
             text = self.path.read_bytes()
             if not text.endswith(b"\n"):
-                os.truncate(self.path, text.rfind(b"\n") + 1)  # without a row that was torn
+                os.truncate(self.path, text.rfind(b"\n") + 1)  # cut a row that a kill left half
         others = []
         for line, row in read_rows(text, trials):
             if row is None:
@@ -87,7 +87,7 @@ class MetricsFile:
                 self.tally.add(row, line)
         if others:
             more = f" and {len(others) - 1} more" if others[1:] else ""
-            self._set_aside(f"{others[0][:60]!r}{more}, which is no row of this run")
+            self._set_aside(f"{others[0][:60]!r}{more}, not a row of this run")
             self._keep(lambda row: True)
         with writing(self.path):
             self._file = self.path.open("ab")
@@ -103,12 +103,12 @@ class MetricsFile:
         return row
 
     def sync(self) -> None:
-        """Wait until all rows are on the disk."""
+        """Wait until all rows are on disk (fsync)."""
         with writing(self.path):
             os.fsync(self._file.fileno())
 
     def trim(self, place: TrialKey, last: int) -> None:
-        """Forget what a trial measured after a round; it will be measured again."""
+        """Remove a trial's rows after a round; they will be measured again."""
         if max(self.tally.rounds(place), default=last) > last:
             self._file.close()
             self._keep(lambda row: _place(row) != place or row["round"] <= last)
@@ -117,46 +117,46 @@ class MetricsFile:
                 self._file = self.path.open("ab")
 
     def remove(self, place: TrialKey) -> None:
-        """Take out all rows of a trial, some of which are not as they were written."""
+        """Remove all rows of a trial whose checksum is wrong: it does not say which are damaged."""
         if self.tally.rounds(place):
             self._set_aside(f"rows of {place[0]}, seed {place[1]}, whose checksum is wrong")
             self.trim(place, -1)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def write_columns(self, run: str) -> str:
-        """metrics.parquet, for whoever reads it with pandas, polars or duckdb; why not, if not."""
+        """Write metrics.parquet, if polars is installed; returns the error, "" if there is none."""
         if not self.tally or find_spec("polars") is None:
             return ""
         try:
             columns = _columns(self.path.read_bytes(), run)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of polars is no Exception
+        except BaseException as error:  # a panic in polars is not an Exception
             return f"{RunFile.COLUMNS} is not written ({type(error).__name__}: {error})"
         replace_file(self.path.parent / RunFile.COLUMNS, columns)
         return ""
 
     def _keep(self, wanted: Callable[[Row], bool]) -> None:
-        """Write the file again with the rows that are wanted."""
+        """Rewrite the file with the wanted rows only."""
         rows = read_rows(self.path.read_bytes(), self.trials)
         kept = [line + b"\n" for line, row in rows if row is not None and wanted(row)]
         replace_file(self.path, b"".join(kept))
 
     def _set_aside(self, reason: str) -> None:
-        """Keep a copy of the file as it was found, since something must go."""
+        """Keep a copy of the file as it was found, before rows are removed."""
         copy = self.path.with_name(f"{self.path.name}.unused")
         if not self.notes:
             replace_file(copy, self.path.read_bytes())
         self.notes.append(
-            f"{self.path} held {reason}: taken out, to be measured again; {copy.name} has them"
+            f"{self.path} held {reason}: removed, to be measured again; a copy is in {copy.name}"
         )
 
 
 def _columns(rows: bytes, run: str) -> bytes:
-    """Rows as Parquet. Polars gets them as bytes, since it would read a path as a pattern."""
+    """Rows as Parquet. Polars gets them as bytes: it would treat a path as a glob pattern."""
     import polars
 
     table = polars.read_ndjson(io.BytesIO(rows), infer_schema_length=None)
@@ -171,7 +171,7 @@ def _place(row: Row) -> TrialKey:
 
 
 def _plain(value: Any) -> Any:
-    """A value for JSON, null for what is not finite."""
+    """A value for JSON, with null for NaN and infinities."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Running an experiment in a run directory: all of it, or what is left of it."""
+"""Runs an experiment in a run directory, from the start or from the last checkpoints."""
 
 from __future__ import annotations
 
@@ -44,12 +44,15 @@ Kind = Literal["start", "done", "begin", "round", "row", "end", "note"]
 
 @dataclass(frozen=True)
 class Event:
-    """What happened in a run.
+    """Something that happened in a run.
 
-    start   it begins, or goes on; `note` is where clients run
-    done    an earlier session did this trial       begin   a trial begins after `round`
-    round   a round is done                       row     an evaluation, its metrics are `row`
-    end     a trial is done; `note` is its failure  note    something that people should know
+    start   the session starts; `note` describes the engine
+    done    this trial was finished by an earlier session
+    begin   a trial starts after `round`, 0 if it is new
+    round   a round has ended
+    row     an evaluation; `row` has its metrics
+    end     a trial has ended; `note` is its failure, if any
+    note    a warning or remark for the user
     """
 
     kind: Kind
@@ -71,13 +74,13 @@ def run(
     save_every: float = SAVE_EVERY,
     **session: Any,
 ) -> Generator[Event, None, None]:
-    """Run an experiment in a folder, yielding what happens; what is done already is not done again.
+    """Run an experiment in a folder, or resume it there; yields events.
 
     engine, workers  where clients run, as for `undrift.engines.engine`
-    save_every       seconds between two checkpoints; a crash costs no more than that
-    session          anything that environment.json should say of this session
+    save_every       seconds between two checkpoints, and so the most work that a crash loses
+    session          more entries for this session in environment.json
 
-    Leave the loop whenever you like: the run is saved, and goes on when you call this again.
+    You may leave the loop at any event: the run is saved, and the next call resumes it.
     """
     if not save_every >= 0:
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
@@ -117,7 +120,7 @@ def _engine(
     first: tuple[Task, FederatedData],
     experiment: Experiment,
 ) -> tuple[Engine, Prepared]:
-    """The engine, which must round numbers as in the sessions before, and how it runs."""
+    """The engine and how it runs; raises if it rounds otherwise than in earlier sessions."""
     chosen = make_engine(engine_of(files.sessions) if name == "auto" else name, workers)
     prepared = prepare(chosen, *first, experiment.local)
     if files.sessions and files.sessions[0].get("rounding") != prepared.rounding:
@@ -130,14 +133,14 @@ def _engine(
 
 
 def engine_of(sessions: Sequence[Row]) -> EngineName:
-    """The engine that rounds numbers as the sessions of a run did; any if there was none."""
+    """The engine with the rounding of a run's earlier sessions; "auto" if there are none."""
     kinds: dict[str, EngineName] = {"compiled": "compiled", "python": "threads"}
     return kinds.get(sessions[0].get("rounding", ""), "auto") if sessions else "auto"
 
 
 @dataclass
 class TrialRun:
-    """A trial's way through the run directory: rows, checkpoints, failure, final model."""
+    """One trial in a run directory: its rows, checkpoints, failure and final model."""
 
     files: RunFolder
     algorithm: Algorithm
@@ -157,36 +160,37 @@ class TrialRun:
 
     @property
     def model(self) -> Path:
-        """The file with the final model; it is the last thing that is written."""
+        """The file with the final model, written last: its presence marks the trial as done."""
         return model_file(self.files.folder, self.name)
 
     def done(self) -> bool:
-        """Whether nothing is left to do: then all of it has a checksum, and is what that says."""
+        """Whether the trial is complete and undamaged; if so, all its results get a checksum."""
         failure, tally = self.files.failure(self.place), self.files.metrics.tally
         if failure is None and not self.model.exists():
             return False
         last = failure["round"] if failure else self.files.experiment.rounds
         if not self._measured(last) or (failure and last not in tally.rounds(self.place)):
             self.notes.append(
-                f"{self.name} was done, but rows of it are missing in {RunFile.METRICS}"
+                f"{self.name} was done, but some of its rows are missing in {RunFile.METRICS}"
             )
             return False
         if failure:
             self.files.sums.cover_failure(failure)
         elif wrong := self.files.sums.cover_model(self.model):
-            self.notes.append(f"{self.model} {wrong}; it is made again")
+            self.notes.append(f"{self.model} {wrong}; it is computed again")
             return False
         self.files.sums.rows[self.place] = tally.sums(self.place, last)
         return True
 
     def go(self, task: Task, data: FederatedData, engine: Engine) -> Iterator[Event]:
-        """Train from the last checkpoint to the end, or until the consumer has enough."""
+        """Train from the last checkpoint to the end, or until the caller closes this generator."""
         trial = Trial(self.files.experiment, self.algorithm, self.seed, task, data, engine)
         state = self._newest() or self._first(trial)
         reached = state.t
 
         def unmeasured(waiting: int) -> bool:
-            """A state that has moved on gets its row first, unless somebody insists."""
+            """Delay a first Ctrl-C from the end of a round until its row is written: the state can
+            only be saved together with its row. A second one interrupts at once."""
             return state.t > reached and not waiting
 
         try:
@@ -215,8 +219,8 @@ class TrialRun:
                 yield self.event("round", reached)
             self._finish(trial, state)
         except BaseException:
-            if state.t == reached and not trial.failure:
-                with suppress(UndriftError):  # of two errors, the first one tells more
+            if state.t == reached and not trial.failure:  # else the state is ahead of its rows
+                with suppress(UndriftError):  # raise the first error, not this one
                     self._save(trial, state)
             raise
         finally:
@@ -224,12 +228,12 @@ class TrialRun:
         yield self.event("end", reached, note=trial.failure)
 
     def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
-        """What happened to this trial."""
+        """An event of this trial."""
         name = repr(self.algorithm)
         return Event(kind, name, self.files.labels[name], self.seed, round, **more)
 
     def _first(self, trial: Trial) -> State:
-        """The state that the trial starts with, if there is no checkpoint."""
+        """The state before the trial's first round, if there is no checkpoint."""
         shutil.rmtree(self.folder, ignore_errors=True)
         origin = self.files.experiment.origin
         if origin is None:
@@ -238,7 +242,7 @@ class TrialRun:
         return first_state(origin, *where, self.algorithm, trial.task, self.folder)
 
     def _finish(self, trial: Trial, state: State) -> None:
-        """Write what remains of a trial."""
+        """Write the failure, or the last checkpoint and then the final model."""
         if trial.failure:
             self.files.end(self.place, state.t, trial.failure)
             self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
@@ -255,39 +259,44 @@ class TrialRun:
         self.files.log(f"{self.name} is done")
 
     def _save(self, trial: Trial, state: State) -> None:
-        """Write a checkpoint, and keep the one before it in case this one is damaged."""
+        """Write a checkpoint, and keep the one before it in case this one is damaged.
+
+        A kill between any two steps is safe. Rows are synced first: those before a checkpoint are
+        not measured again. Older records and files go only when the new checkpoint is on disk.
+        """
         path = checkpoint_file(self.folder, state.t)
         if path.exists() or state.t == 0:
             return
-        with uninterrupted():  # or a second Ctrl-C would undo what the first one saves
+        with uninterrupted():  # or a second Ctrl-C would abort the save that the first one caused
             state.notes = trial.meter.notes()
             self.files.metrics.sync()
             checkpoint.save(state, path)
             self.files.seal(self.place, state.t)
             _, *older = checkpoint_files(self.folder)
             checkpoint.keep(state, older[:1])
-            for old in [*older[1:], *self.folder.glob(".round-*.partial")]:  # of a kill
+            # A kill during a save leaves a partial file.
+            for old in [*older[1:], *self.folder.glob(".round-*.partial")]:
                 with writing(old):
                     old.unlink()
 
     def _newest(self) -> State | None:
-        """The newest state that is whole and has all its rows; notes tell what others lack."""
+        """The newest undamaged state with all its rows; notes say why newer ones are not used."""
         notes = self.notes
         for path in checkpoint_files(self.folder):
             if not self._measured(round_of(path)):
-                notes.append(f"{path}: rows of {RunFile.METRICS} are missing that came before it")
+                notes.append(f"{path}: earlier rows of {RunFile.METRICS} are missing")
             else:
                 try:
                     return _readable(checkpoint.load(path))
                 except Damaged as error:
                     notes.append(str(error))
-            notes[-1] += "; going on from the one before it"
+            notes[-1] += "; resuming from the one before it"
             with writing(path):
                 path.replace(path.with_suffix(".unused"))
         return None
 
     def _measured(self, t: int) -> bool:
-        """Whether there is a row for each evaluation up to a round."""
+        """Whether all rows up to a round are there."""
         experiment = self.files.experiment
         first = experiment.origin.round + 1 if experiment.origin else 1
         due = {one for one in range(first, t + 1) if experiment.evaluates(one)}
@@ -295,7 +304,8 @@ class TrialRun:
 
 
 def _readable(state: State) -> State:
-    """The state, if what all clients remember can be read: later, no older one might be left."""
+    """The state, if all client records can be read: found out later, the older checkpoint to resume
+    from could be gone."""
     try:
         for store in (state.clients, state.models):
             for _ in store.values() if store is not None else ():

@@ -1,4 +1,4 @@
-"""Safetensors files as bytes, without torch: what they hold, and the checksum of a checkpoint."""
+"""Reads safetensors files without torch, and computes the checksum of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DTYPES = {
     "F8_E4M3": "torch.float8_e4m3fn",
     "F8_E5M2": "torch.float8_e5m2",
 }
-"""what torch calls the types of safetensors"""
+"""safetensors' name of a type → torch's name."""
 
 
 class Content(NamedTuple):
-    """A tensor, by the name of its type in torch."""
+    """A tensor as bytes; `dtype` is torch's name."""
 
     dtype: str
     shape: list[int]
@@ -32,7 +32,7 @@ class Content(NamedTuple):
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Content]]:
-    """The metadata and the tensors of a file, if it is whole."""
+    """The metadata and tensors of a file; raises `Damaged` if it is not a complete one."""
     try:
         data = memoryview(path.read_bytes())
         size = int.from_bytes(data[:8], "little")
@@ -48,12 +48,12 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Content]]:
     except OSError as error:
         raise Damaged(f"cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"is no whole safetensors file ({error})") from None
+        raise Damaged(f"is not a complete safetensors file ({error})") from None
     return metadata, tensors
 
 
 def checksum(text: str, tensors: Mapping[str, Content]) -> str:
-    """Of all that a checkpoint holds."""
+    """CRC-32 of a checkpoint: its metadata, and names, types, shapes and bytes of its tensors."""
     found = zlib.crc32(text.encode())
     for name, (dtype, shape, data) in sorted(tensors.items()):
         found = zlib.crc32(f"{name} {dtype} {list(shape)}".encode(), found)

@@ -1,4 +1,4 @@
-"""A trial of an experiment: one algorithm on one seed."""
+"""Trial: one algorithm of an experiment on one seed, with its metrics."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from undrift.training.task import Task
 
 
 class Trial:
-    """One algorithm on one seed of an experiment, where an engine runs; the fastest if not given.
+    """One algorithm of an experiment on one seed; with the fastest engine if none is given.
 
-    A trial that cannot go on ends with a `failure`; its last row was measured in that round.
+    A trial that diverges ends early, with a `failure`; its last row is that of the same round.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Trial:
         self.failure: str | None = None
 
     def start(self, folder: Path | None = None) -> State:
-        """The state before round 1; `folder` is for what clients remember, as checkpoints need."""
+        """The state before round 1; checkpoints need a `folder` for the client records."""
         keep, sampler = self.experiment.all_clients, self.experiment.sampler
         made, task, data = self.algorithm, self.task, self.data
         return start(made, task, data, sampler, keep_models=keep, folder=folder)
@@ -51,9 +51,9 @@ class Trial:
     def follow(
         self, state: State, seconds: float = 0.0
     ) -> Generator[tuple[Round, dict[str, Any] | None], None, None]:
-        """Go on from a state, yielding each round and, where one is due, its row of metrics.
+        """Run from a state to the end, yielding each round with its row of metrics, if one is due.
 
-        seconds  that were spent up to there
+        seconds  training time before that state
         """
         if state.notes:
             self.meter.resume(state, seconds)
@@ -83,7 +83,7 @@ class Trial:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Run from round 1 to the end, yielding metrics at each evaluation.
 
-        Where the model or the whole cohort diverges, the last row says why, as its "failure".
+        If the model or the whole cohort diverges, the last row says why, in "failure".
         """
         for _, row in self.follow(self.start()):
             if row:
@@ -91,10 +91,11 @@ class Trial:
 
 
 def _failure(round: Round) -> str | None:
-    """Why a trial cannot go on, if it cannot: the first quantity that is not finite."""
+    """Why a trial has to end early: the first value that is not finite; None if it can continue."""
     if not bool(torch.isfinite(round.server.x).all()):
         others = {name: value for name, value in round.server.items() if name != "x"}
-        bad = first_bad(Struct(**others), Struct(x=round.server.x))  # x is made of the others
+        # The others first: x is computed from them, so they are nearer to the cause.
+        bad = first_bad(Struct(**others), Struct(x=round.server.x))
         return f"the server's {bad} is not finite"
     reasons = {reason for reason in round.dropped.values() if "diverged" in reason}
     return f"all clients {min(reasons)}" if reasons and not round.delivered else None

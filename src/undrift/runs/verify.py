@@ -1,4 +1,4 @@
-"""Verify: whether all in a run directory is still as it was written, reading only."""
+"""Verifies a run directory against its checksums; nothing is changed."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FACTS = (
     *("format", "hash", "version", "name", "command", "clients", "train_samples", "test_samples"),
     *("checksum", "classes", "parameters", "groups"),
 )
-"""what experiment.json holds beside the settings, of which the hash is made"""
+"""Entries of experiment.json that are not settings, and so not part of the hash."""
 
-COPY = "bring it back from a copy"
-AGAIN = "`undrift resume` makes it again"
+COPY = "restore it from a backup"
+AGAIN = "`undrift resume` computes it again"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a file of a run, and what mends it."""
+    """Damage to a file of a run, and how to repair it."""
 
     file: str
     problem: str
@@ -45,7 +45,12 @@ class Problem:
 
 @dataclass
 class Verified:
-    """What came of looking at a run; `checked` tells how many of what were sound or not."""
+    """Result of `verify`.
+
+    process   id of the process that runs it; then nothing is checked
+    checked   number of models, rows, failures and checkpoints that were checked
+    unsummed  whether the run has no checksums of files, as old ones have none
+    """
 
     run: Path
     process: int | None = None
@@ -68,7 +73,7 @@ class Verified:
 
 
 def verify(run: Path) -> Verified:
-    """Look at all that a run holds. One that is running changes meanwhile, and is left alone."""
+    """Check all files of a run, unless it is running: then they change meanwhile."""
     found = Verified(run, holder(run))
     if found.process is not None:
         return found
@@ -80,33 +85,33 @@ def verify(run: Path) -> Verified:
         found.add(settings, f"cannot be read: {error}", COPY)
         return found
     if experiment.get("hash") != _hash(experiment, list(names)):
-        found.add(settings, "its settings do not make its hash", COPY)
+        found.add(settings, "its settings do not match its hash", COPY)
     sums = Checksums(run)
     found.unsummed = not sums.files
     if sums.damage:
-        found.add(sums.path, sums.damage, "`undrift resume` takes sums anew")
+        found.add(sums.path, sums.damage, "`undrift resume` computes checksums again")
     trials = {(name, seed) for name in names for seed in experiment["seeds"]}
     _files(found, sums)
     _rows(found, sums, trials)
     _failures(found, sums, trials, experiment.get("rounds", math.inf))
     _sessions(found)
     for folder in sorted((run / RunFile.CHECKPOINTS).glob("*")):
-        mend = "`undrift resume` goes on from the one before it; of a trial that is done, remove it"
+        mend = "`undrift resume` uses the one before it; if the trial is done, remove the file"
         for path in checkpoint_files(folder):
             _checkpoint(found, path, mend)
     for path in sorted((run / RunFile.ORIGIN).glob("*.safetensors")):
-        _checkpoint(found, path, "remove it, and `undrift fork` makes it again")
+        _checkpoint(found, path, "remove it, and `undrift fork` writes it again")
     return found
 
 
 def _hash(experiment: dict[str, Any], names: list[str]) -> str:
-    """The hash that the settings make, as `Experiment.hash`."""
+    """The hash of the settings, as `Experiment.hash`."""
     settings = {key: value for key, value in experiment.items() if key not in FACTS}
     return settings_hash(settings | {"algorithms": names})
 
 
 def _files(found: Verified, sums: Checksums) -> None:
-    """Files with a checksum, and models without one."""
+    """Check files with a checksum, and models without one."""
     models = set((found.run / RunFile.MODELS).glob("*.safetensors"))
     for path in sorted(models | {found.run / name for name in sums.files}):
         kind, wrong = path.relative_to(found.run).parts[0], sums.wrong(path)
@@ -132,7 +137,7 @@ def _unreadable(path: Path) -> str:
 
 
 def _rows(found: Verified, sums: Checksums, trials: set[TrialKey]) -> None:
-    """Lines that are no rows, and trials whose rows are not those that were written."""
+    """Find lines that are not rows, and trials whose rows do not match their checksum."""
     path, tally = found.run / RunFile.METRICS, Tally()
     try:
         text = path.read_bytes()
@@ -141,7 +146,7 @@ def _rows(found: Verified, sums: Checksums, trials: set[TrialKey]) -> None:
         return
     for number, (line, row) in enumerate(read_rows(text, trials), start=1):
         if row is None:
-            found.add(path, f"line {number} is no row of this run", f"{AGAIN}, if it was one")
+            found.add(path, f"line {number} is not a row of this run", f"{AGAIN}, if it was one")
         else:
             tally.add(row, line)
     found.count("rows", len(tally))
@@ -157,12 +162,12 @@ def _rows(found: Verified, sums: Checksums, trials: set[TrialKey]) -> None:
 
 
 def _list(found: Verified, path: Path, mend: str) -> list[Any]:
-    """What a file holds that must be a list."""
+    """The list in a JSON file; empty if there is none."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(entries, list):
             return entries
-        found.add(path, "is no list", mend)
+        found.add(path, "is not a list", mend)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, RecursionError) as error:
@@ -172,12 +177,12 @@ def _list(found: Verified, path: Path, mend: str) -> list[Any]:
 
 def _failures(found: Verified, sums: Checksums, trials: set[TrialKey], rounds: float) -> None:
     path = found.run / RunFile.FAILURES
-    mend = "`undrift resume` goes on from the trial's last checkpoint to its failure"
+    mend = "`undrift resume` runs the trial from its last checkpoint until it fails again"
     entries = _list(found, path, mend)
     found.count("failures", len(entries))
     for entry in entries:
         if not is_failure(entry, trials, rounds):
-            found.add(path, f"{str(entry)[:60]} is no failure of this run", mend)
+            found.add(path, f"{str(entry)[:60]} is not a failure of this run", mend)
         elif not sums.knows(entry):
             where = f"{entry['algorithm']}, seed {entry['seed']}"
             found.add(path, f"the failure on {where}: its checksum is wrong", mend)
@@ -189,11 +194,11 @@ def _failures(found: Verified, sums: Checksums, trials: set[TrialKey], rounds: f
 def _sessions(found: Verified) -> None:
     path, mend = found.run / RunFile.ENVIRONMENT, f"{COPY}, or remove it"
     if not all(map(is_session, _list(found, path, mend))):
-        found.add(path, "holds what is no session", mend)
+        found.add(path, "has an entry that is not a session", mend)
 
 
 def _checkpoint(found: Verified, path: Path, mend: str) -> None:
-    """A checkpoint, and all that it says clients remember."""
+    """Check a checkpoint, and the client records that it refers to."""
     found.count("checkpoints")
     try:
         metadata, tensors = read_tensors(path)
@@ -207,11 +212,11 @@ def _checkpoint(found: Verified, path: Path, mend: str) -> None:
     except Damaged as error:
         found.add(path, str(error), mend)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        found.add(path, f"is no checkpoint ({type(error).__name__}: {error})", mend)
+        found.add(path, f"is not a checkpoint ({type(error).__name__}: {error})", mend)
 
 
 def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
-    """The rows of a store that a checkpoint refers to."""
+    """Check the records of a store that a checkpoint refers to."""
     fields = list(_fields(json.loads(bytes(tensors[f"{place}.form"].data))))
     columns = {
         name: np.frombuffer(tensors[f"{place}.{name}"].data, np.int64)
@@ -233,7 +238,7 @@ def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
 
 
 def _fields(form: dict[str, Any], place: str = "") -> Iterator[tuple[str, int]]:
-    """The tensors of a record and their bytes, as its form tells."""
+    """The tensors of a record, with their sizes in bytes."""
     for name, kind in form.items():
         if isinstance(kind, dict):
             yield from _fields(kind, f"{place}{name}.")
