@@ -1,4 +1,4 @@
-"""AdaBest: adaptive bias estimates that cannot blow up."""
+"""AdaBest: adaptive bias estimates."""
 
 from __future__ import annotations
 

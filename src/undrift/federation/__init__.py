@@ -1,1 +1,1 @@
-"""Rounds of many clients: sampling, jobs, aggregation, the server."""
+"""Federated rounds: client sampling, jobs for the engine, aggregation and the server."""

@@ -1,4 +1,4 @@
-"""From many uploads to one: weighted means, and checks of what arrives."""
+"""Aggregation: weighted means of the uploads of a round, and checks that they are finite."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from undrift.core import Algorithm, Struct, weighted_mean
 
 
 class Mean:
-    """A weighted mean of records, built up one by one so that few need to be kept.
+    """A weighted mean of records, added one at a time; at most log2(n) + 1 sums are kept.
 
-    Sums are taken in pairs, pairs of pairs and so on by the clients' places in the cohort, so the
-    bits depend neither on who ran where nor on when; a client that delivers nothing leaves its
-    place empty.
+    Addition of floats is not associative, so the order of additions decides the last bits. Here it
+    is a binary tree over the clients' places in the round: places 2i and 2i+1 are added, then
+    neighbouring pairs, and so on. The bits then depend on places only, not on workers or timing.
     """
 
     def __init__(self) -> None:
         self.weights: list[float] = []
         self.sums: dict[int, Struct | None] = {}
-        """by level k: the sum over 2^k places"""
+        """level k → sum over the last complete block of 2^k places; None if all were skipped"""
 
     def add(self, weight: float, record: Struct) -> None:
         self.weights.append(weight)
         self._carry(record.map(lambda value: weight * value))
 
     def skip(self) -> None:
-        """Leave a place empty."""
+        """Leave a place empty. It still counts as a place, so the other sums stay the same."""
         self._carry(None)
 
     def _carry(self, new: Struct | None) -> None:
+        # As in counting in binary: a block of 2^k places is added to its left neighbour of the same
+        # size as soon as both are complete.
         level = 0
         while level in self.sums:
             new = _sum(self.sums.pop(level), new)
@@ -42,7 +44,7 @@ class Mean:
 
     @property
     def shares(self) -> list[float]:
-        """The weights, made to add up to 1."""
+        """The weights, normalised to sum to 1."""
         total = sum(self.weights)
         return [weight / total for weight in self.weights]
 
@@ -54,7 +56,7 @@ class Mean:
 
 
 def _sum(a: Struct | None, b: Struct | None) -> Struct | None:
-    """The sum of two records, in the memory of the first."""
+    """The sum of two records, in the memory of the first, which is a copy; None is an empty place."""
     if a is None or b is None:
         return b if a is None else a
 
@@ -65,7 +67,10 @@ def _sum(a: Struct | None, b: Struct | None) -> Struct | None:
 
 
 class Uploads:
-    """The uploads of a round and what goes with each, as one mean."""
+    """Means over the clients of a round: of their uploads, and of side values of our own.
+
+    Fields in `algorithm.unweighted` are averaged with equal weights.
+    """
 
     def __init__(self, algorithm: Algorithm, server: Struct) -> None:
         self.algorithm, self.server = algorithm, server
@@ -78,20 +83,20 @@ class Uploads:
         self.weighted.add(weight, Struct(up=up, side=side))
 
     def skip(self) -> None:
-        """A client that delivers nothing."""
+        """Leave the place of a client that delivers nothing empty."""
         self.alike.skip()
         self.weighted.skip()
 
     def result(self) -> tuple[Struct, Struct, list[float]]:
-        """The mean upload, the mean of what went with it, and each client's share in them."""
+        """The mean upload, the mean of the side values, and each client's normalised weight."""
         mean = self.weighted.result()
         return mean.up | self.alike.result(), mean.side, self.weighted.shares
 
 
 class AllUploads(Uploads):
-    """The same for algorithms that must see all uploads at once.
+    """The same for algorithms that need all uploads at once, such as robust means.
 
-    Where clients count alike, those do that were not given the weight 0.
+    Fields in `unweighted` are averaged over the clients whose weight is not zero.
     """
 
     def __init__(self, algorithm: Algorithm, server: Struct) -> None:
@@ -110,7 +115,7 @@ class AllUploads(Uploads):
         ups, sides = zip(*self.pairs, strict=True)
         shares = [weight / sum(self.weights) for weight in self.weights]
         shares = [float(share) for share in self.algorithm.reweigh(self.server, ups, shares)]
-        kept = max(1, sum(share > 0 for share in shares))  # nobody, where all shares are NaN
+        kept = max(1, sum(share > 0 for share in shares))  # the sum is 0 if all shares are NaN
         parts = [_parted(up, self.algorithm.unweighted) for up in ups]
         alike = self.algorithm.combine([a for a, _ in parts], [(w > 0) / kept for w in shares])
         mean = self.algorithm.combine([rest for _, rest in parts], shares)
@@ -118,19 +123,19 @@ class AllUploads(Uploads):
 
 
 def _parted(record: Struct, names: tuple[str, ...]) -> tuple[Struct, Struct]:
-    """The fields with these names, and the others."""
+    """A record split into the fields with these names, and the others."""
     fields = dict(record.items())
     chosen = {name: fields.pop(name) for name in names}
     return Struct(**chosen), Struct(**fields)
 
 
 def nbytes(message: Struct) -> int:
-    """The size of a message: its vectors as stored, a plain number as 8 bytes."""
+    """The size of a message in bytes: vectors as stored, 8 for a plain number."""
     return sum(value.nbytes if isinstance(value, Tensor) else 8 for _, value in message.leaves())
 
 
 def first_bad(*records: Struct, good: Iterable[Tensor] = ()) -> str | None:
-    """The name of the first field with a NaN or Inf in it, `good` ones aside."""
+    """The name of the first field with a NaN or Inf; tensors in `good` are known to have none."""
     seen = {id(tensor) for tensor in good}
     for record in records:
         for name, value in record.leaves():
@@ -145,5 +150,6 @@ def _finite(value: Any) -> bool:
         return math.isfinite(value)
     if value.numel() == 0:
         return True
-    # A sum is quick and finite only if all terms are; large terms alone may also overflow it.
+    # The sum is a fast test: it is finite only if all terms are. It may also overflow, so a sum
+    # that is not finite needs the exact test.
     return math.isfinite(value.sum()) or bool(torch.isfinite(value).all())

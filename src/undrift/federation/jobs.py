@@ -16,7 +16,7 @@ from undrift.training.trainer import ClientResult, Trainer, Work, client_rounds,
 
 @dataclass(frozen=True)
 class ClientQueue:
-    """Work and memory of the clients of a round; memories are read when their turn comes."""
+    """Work and record of each client of a round; a record is read when its client's turn comes."""
 
     works: Sequence[Work]
     memories: Store
@@ -31,7 +31,7 @@ class ClientQueue:
 
 @dataclass(frozen=True)
 class SurveyJob:
-    """The first exchange of a round, for one client: its memory and buffers stay as they are."""
+    """One client's job in the survey, the first exchange of a round; it changes no state."""
 
     algorithm: Algorithm
     down: Struct
@@ -45,7 +45,10 @@ class SurveyJob:
 
 @dataclass(frozen=True)
 class TrainJob:
-    """Local training and what the server makes of the upload, for one client."""
+    """One client's local training, and the reduction of its upload to what the server needs.
+
+    The reduction (`receive`, norms, checks) runs on the worker, in parallel with other clients.
+    """
 
     algorithm: Algorithm
     server: Struct
@@ -56,7 +59,7 @@ class TrainJob:
         return self.at_once(trainer, [item])[0]
 
     def at_once(self, trainer: Trainer, items: Sequence[tuple[Work, Struct]]) -> list[ClientResult]:
-        """The same for several clients, which takes less time."""
+        """The same for several clients in one call, to amortise its overhead."""
         got = client_rounds(self.algorithm, trainer, items, self.down, self.buffers)
         return [self._receive(one, trainer.task.groups) for one in got]
 
@@ -64,10 +67,12 @@ class TrainJob:
         record = self.algorithm.receive(self.server, got.up, groups)
         delta: Tensor = got.up.delta
         square = float(delta @ delta)
-        finite = [delta] if math.isfinite(square) else []
+        finite = [delta] if math.isfinite(square) else []  # spares `first_bad` a pass over it
         side = Struct()
         if got.buffers.numel():
             side |= Struct(buffers=got.buffers)
+        # The mean of the raw deltas is needed too. It is that of record.delta if `receive` passes
+        # delta through and the mean is a plain one.
         if self.algorithm.holistic or record.delta is not delta:
             side |= Struct(delta=delta)
         return replace(

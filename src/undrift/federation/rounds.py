@@ -1,4 +1,4 @@
-"""The rounds of a federation, as a generator: the body of your `for` is the callback."""
+"""`rounds`: runs federated training as a generator that yields after every round."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from undrift.training.trainer import Work
 from undrift.training.work import Local
 
 Population = Callable[[int], Sequence[int]]
-"""Round to the ids of the clients that are registered in it."""
+"""Round → ids of the clients that are registered in it."""
 
 
 def start(
@@ -40,7 +40,7 @@ def start(
     keep_models: bool = False,
     folder: Path | None = None,
 ) -> State:
-    """The state before round 1; what clients remember is in memory if there is no folder for it."""
+    """The state before round 1; without a folder, client records are in memory and temporary files."""
     return State(
         server=algorithm.init_server(task.x0, task.groups),
         buffers=task.buffers0,
@@ -72,12 +72,11 @@ def rounds(
     sampler      which clients take part; 10 at random if not given
     local        what they do: step size, batches, amount of work
     seed         of cohorts, batches and everything else that is random
-    engine       where clients run; the fastest that there is for the task if not given. All but
-                 `Sequential` take model and loss as they are now: what Python changes in them
-                 between rounds is not seen
+    engine       where clients run; the fastest for the task if not given. All but `Sequential`
+                 copy model and loss at the start: later changes to them have no effect
     population   which clients are registered in a round; all of them if not given
     dropout      chance that a client fails to deliver
-    state        where to go on from; it is changed in place
+    state        to resume from; it is changed in place
     keep_models  keep every client's last model, for the mean over all clients
     """
     if not isinstance(algorithm, Algorithm):
@@ -113,20 +112,20 @@ def rounds(
 
 
 def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:
-    """Refuse an algorithm for which the sampler never draws enough clients."""
+    """Raise if the sampler never draws enough clients for the algorithm."""
     if sampler.largest is not None and sampler.largest < algorithm.quorum:
         raise UndriftError(
             f"{algorithm!r} needs {algorithm.quorum} clients in a round, and {sampler!r} draws "
-            f"{sampler.largest}; draw more, or withstand fewer bad ones"
+            f"{sampler.largest}; draw more, or tolerate fewer bad clients"
         )
 
 
 def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> Prepared:
-    """Let an engine get ready for batches of this data."""
+    """Prepare an engine for batches of this data; returns how it will run them."""
     client = int(np.argmax(data.sizes))
     count = int(data.sizes[client])
     if count == 0:
-        return Prepared("python", "nobody has samples")
+        return Prepared("python", "no client has samples")
     rows = data.rows(client)[: count if local.batching == "full" else min(local.batch_size, count)]
     inputs, targets = data.batch(rows)
     _refuse_misfit(task, data, inputs[:2], targets[:2])
@@ -135,8 +134,8 @@ def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> Pr
 
 @torch.no_grad()
 def _refuse_misfit(task: Task, data: FederatedData, inputs: Tensor, targets: Tensor) -> None:
-    """Refuse a model that cannot read the inputs, and a loss that compares each with all."""
-    twin = task.replica()  # a model in Python may count its calls
+    """Raise if the model cannot read the inputs, or the loss broadcasts outputs against targets."""
+    twin = task.replica()  # calling the model may change it
     twin.model.eval()
     with Keyed(torch.Generator(task.x0.device)), warnings.catch_warnings():
         warnings.filterwarnings("error", "Using a target size")
@@ -153,7 +152,7 @@ def _refuse_misfit(task: Task, data: FederatedData, inputs: Tensor, targets: Ten
                 "make these agree, such as with outputs.squeeze(1) in the loss"
             ) from None
         except Exception:
-            return  # clients will meet it again, and say where
+            return  # training raises it again, with the client and the round
 
 
 def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:

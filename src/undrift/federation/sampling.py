@@ -15,7 +15,7 @@ Ids = np.ndarray
 
 @dataclass(frozen=True)
 class Cohort:
-    """The clients drawn for a round; `weights` replace the algorithm's own where they are given."""
+    """The clients drawn for a round; `weights`, if given, replace the algorithm's."""
 
     ids: tuple[int, ...]
     weights: Mapping[int, float] | None = None
@@ -23,14 +23,14 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Urn:
-    """What a sampler draws from: the registered clients of round t and their samples."""
+    """What a sampler draws from: the clients registered in round t, and their sample counts."""
 
     t: int
     registered: Ids
     sizes: np.ndarray
     rng: np.random.Generator
     attention: np.ndarray | None = None
-    """what a sampler that learns remembers, one number for every client there is"""
+    """state of a sampler that learns, one number for each client, registered or not"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Sampler(Config):
     """Draws the cohort of a round from the registered clients."""
 
     def start(self, clients: int) -> np.ndarray | None:
-        """What the sampler remembers before the first round, for this many clients in all."""
+        """The sampler's state before the first round, for this many clients in total."""
         return None
 
     def draw(self, urn: Urn) -> Cohort:
@@ -48,7 +48,7 @@ class Sampler(Config):
     def learn(
         self, attention: np.ndarray | None, distances: Mapping[int, float]
     ) -> np.ndarray | None:
-        """What it remembers after a round, given ||θ_i − θ̄|| of the clients that delivered."""
+        """The sampler's state after a round, given ||θ_i − θ̄|| of the clients that delivered."""
         return attention
 
     @property
@@ -58,7 +58,7 @@ class Sampler(Config):
 
     @property
     def largest(self) -> int | None:
-        """Clients of the largest cohort, where that is known before any is drawn."""
+        """Size of the largest possible cohort, if known in advance."""
         return None
 
 
@@ -82,7 +82,7 @@ class FixedSize(Sampler):
 
 @dataclass(frozen=True)
 class Uniform(FixedSize):
-    """`clients` of the registered ones, all alike, without replacement."""
+    """`clients` of the registered clients, with equal probability, without replacement."""
 
     def draw(self, urn: Urn) -> Cohort:
         self.check(urn.registered)
@@ -91,7 +91,7 @@ class Uniform(FixedSize):
 
 @dataclass(frozen=True)
 class Bernoulli(Sampler):
-    """Each registered client with probability `rate`, drawn anew if nobody came."""
+    """Each registered client with probability `rate`; an empty cohort is drawn again."""
 
     rate: float = real(0.1, gt=0, le=1)
 
@@ -105,7 +105,9 @@ class Bernoulli(Sampler):
 
 @dataclass(frozen=True)
 class MD(Sampler):
-    """`clients` independent draws in proportion to samples; a client's weight is its draws' share.
+    """`clients` draws with replacement, with probability proportional to samples.
+
+    A client's weight is its share of the draws.
 
     Reference: Fraboni et al., Clustered sampling, ICML 2021 (multinomial distribution sampling).
     """
@@ -136,8 +138,8 @@ class AdaFL(FixedSize):
     attention a_i starts at 1/N; after a round, for clients that delivered,
     a_i ← α a_i + (1−α) (Σ_P a) d_i / Σ_P d, with d_i = ||θ_i − θ̄||. The sum of a never changes.
 
-    Deviations: the cohort does not grow over time; where all distances are 0, or one is too large
-    for a number, a stays; clients with a_i = 0 come only where there are too few others.
+    Deviations: the cohort does not grow over time; a stays if all distances are 0 or one is
+    infinite; clients with a_i = 0 are drawn only if there are too few others.
     Reference: Chen et al., Dynamic attention-based communication-efficient federated
     learning, 2021.
     """
@@ -184,7 +186,7 @@ class RoundRobin(FixedSize):
 
 @dataclass(frozen=True)
 class Explicit(Sampler):
-    """The cohorts as given, one tuple of client ids a round; after the last, the first again."""
+    """The given cohorts, one tuple of client ids per round, repeated from the start at the end."""
 
     cohorts: tuple[tuple[int, ...], ...] = ()
 

@@ -1,4 +1,4 @@
-"""The server: what it carries from round to round, and how it plays one."""
+"""The server: its state from round to round, and how it runs one round."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from undrift.training.trainer import ClientResult, Work
 
 @dataclass
 class State:
-    """Everything that a run carries from one round to the next; Ctrl-C never tears it."""
+    """Everything that is kept from one round to the next; Ctrl-C never leaves it half updated."""
 
     server: Struct
     buffers: Tensor
     t: int = 0
     clients: Store = field(default_factory=Store)
-    """memory of the clients that have delivered"""
+    """records of the clients that have delivered"""
     models: Store | None = None
-    """last delivered model y of each client, if asked for"""
+    """last delivered model y of each client, with `keep_models`"""
     everyone: Tensor | None = None
-    """mean over all clients of their last models, the first one where there is none, in float64"""
+    """mean over all clients of their last models (x0 for those that never delivered), in float64"""
     attention: np.ndarray | None = None
-    """what the sampler remembers"""
+    """the sampler's state"""
     notes: dict[str, Any] = field(default_factory=dict)
-    """whatever else, in terms of JSON, should be in a checkpoint"""
+    """other JSON values for a checkpoint"""
 
     def close(self) -> None:
-        """Let go of files, if there are any."""
+        """Close the files of the stores, if there are any."""
         for store in (self.clients, self.models):
             if store is not None:
                 store.close()
@@ -56,42 +56,42 @@ class Round:
     server: Struct
     buffers: Tensor = field(repr=False)
     clients: Mapping[int, Struct] = field(repr=False)
-    """memory of the clients that have delivered in any round so far; later rounds change it"""
+    """records of the clients that have delivered in any round so far; later rounds change it"""
     cohort: tuple[int, ...]
     delivered: tuple[int, ...]
     dropped: Mapping[int, str]
-    """why each of the others delivered nothing"""
+    """client → why it delivered nothing"""
     weights: Mapping[int, float]
-    """share of each delivering client in the mean"""
+    """normalised weight of each delivering client in the mean"""
     mean: Struct | None
-    """mean of the uploads; None in a void round"""
+    """mean of the uploads; None if no client delivered"""
     correction: Tensor | None
     """the server's estimate of the drift after the round, if the algorithm has one"""
     train_loss: float
-    """mean loss on the clients' local paths"""
+    """mean loss of the clients' local steps"""
     drift: float
     """root mean square distance of the clients' models from their mean"""
     gsi: float
-    """similarity indicator over all parameters: 1 if all updates agree"""
+    """similarity indicator of the updates, over all parameters: 1 if all are equal"""
     bytes_down: int
     bytes_up: int
     steps: int
     """local steps of all clients together"""
     samples: int
-    """samples in their mini-batches"""
+    """samples in the mini-batches of these steps"""
     seconds: float
 
 
 @dataclass(frozen=True)
 class Server:
-    """Plays rounds: send, train, receive, average, update."""
+    """Runs rounds: send, train, receive, average, update."""
 
     algorithm: Algorithm
     task: Task
     sampler: Sampler
     engine: Engine
     sizes: np.ndarray
-    """samples of every client"""
+    """number of samples of every client"""
 
     def play(
         self,
@@ -102,7 +102,7 @@ class Server:
         population: int,
         began: float,
     ) -> Round:
-        """One round with the clients that have work; `dropped` says why others have none."""
+        """Run one round with the clients in `works`; `dropped` says why others have no work."""
         algorithm, server = self.algorithm, state.server
         down, survey, bytes_up, steps, samples = algorithm.download(server), Struct(), 0, 0, 0
         if algorithm.surveys:
@@ -120,6 +120,8 @@ class Server:
         uploads = (AllUploads if algorithm.holistic else Uploads)(algorithm, server)
         accepted: list[Work] = []
         numbers: list[tuple[float, float, float]] = []
+        # A draft: records change only with the server, below. An interrupt or error in the middle
+        # of a round leaves the state of the round before.
         memories = state.clients.draft()
         deltas: dict[int, Tensor] = {}
         job = TrainJob(algorithm, server, down, state.buffers)
@@ -128,7 +130,7 @@ class Server:
             steps += result.steps
             samples += result.samples
             if not self._accept(work, result, dropped):
-                uploads.skip()
+                uploads.skip()  # keeps the places of the others, which fix the order of the sums
                 continue
             uploads.add(self._weight(work, cohort), result.record, result.side)
             accepted.append(work)
@@ -150,7 +152,7 @@ class Server:
                 memories.commit()
                 self._remember(state, server.x, side.delta, deltas)
                 of_mean = float(side.delta @ side.delta)
-                drift = max(square - of_mean, 0.0) ** 0.5
+                drift = max(square - of_mean, 0.0) ** 0.5  # variance: E||d||² − ||E d||²
                 gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
         ids = tuple(work.client for work in accepted)
         return Round(
@@ -178,18 +180,18 @@ class Server:
     def _ask(
         self, job: SurveyJob | TrainJob, works: Sequence[Work], state: State
     ) -> Iterator[tuple[Work, ClientResult]]:
-        """Run a job for every client, wherever the engine does; results come in order."""
+        """Run a job for every client on the engine; results come in the order of `works`."""
         clients = ClientQueue(works, state.clients, self.algorithm.init_client(state.server.x))
         return zip(works, self.engine.map(job, self.task, clients), strict=True)
 
     def _accept(self, work: Work, result: ClientResult, dropped: dict[int, str]) -> bool:
-        """Whether all that a client sent is finite; otherwise it is dropped."""
+        """Whether all values of a result are finite; otherwise the client is dropped."""
         if result.bad is not None:
             dropped[work.client] = f"diverged: {result.bad} is not finite"
         return result.bad is None
 
     def _weight(self, work: Work, cohort: Cohort) -> float:
-        """A client's weight, before all are made to add up to 1."""
+        """A client's weight, before normalisation."""
         if cohort.weights is not None:
             return cohort.weights[work.client]
         return float(len(work.rows)) if self.algorithm.weights == "samples" else 1.0
@@ -203,7 +205,7 @@ class Server:
         accepted: Sequence[Work],
         population: int,
     ) -> None:
-        """The server's step."""
+        """Apply the algorithm's server step to the state."""
         facts = RoundFacts(
             t=state.t,
             lr=accepted[0].local.lr_at(state.t),
@@ -224,7 +226,7 @@ class Server:
     def _remember(
         self, state: State, x: Tensor, mean: Tensor, deltas: Mapping[int, Tensor]
     ) -> None:
-        """What is kept of single updates, where somebody asked for it."""
+        """Update the mean of all clients' last models and the sampler's state, if they are used."""
         if state.models is not None and state.everyone is not None:
             weights = (
                 self.sizes if self.algorithm.weights == "samples" else np.ones(len(self.sizes))
