@@ -1,4 +1,4 @@
-"""Engines: where clients run. They map a job over the clients of a round, in order."""
+"""Engines: run the jobs of a round's clients, one by one or in parallel."""
 
 from functools import cache
 
@@ -11,7 +11,7 @@ from undrift.engines.threads import Threads
 
 
 def engine(name: EngineName, workers: int | None = None) -> Engine:
-    """An engine by its name; `workers` is for those that have any."""
+    """An engine by its name; "sequential" has no workers."""
     if name == "sequential":
         return Sequential()
     kinds: dict[str, type[Auto | Threads]]
@@ -21,7 +21,7 @@ def engine(name: EngineName, workers: int | None = None) -> Engine:
 
 @cache
 def usual_engine() -> Auto:
-    """The engine that is used if none is given."""
+    """The default engine."""
     return Auto()
 
 

@@ -1,4 +1,4 @@
-"""The engine that chooses by the task."""
+"""The default engine: chooses another one by the task's device."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from undrift.training.trainer import Trainer
 class Auto:
     """`Compiled`, or `Sequential` on a GPU.
 
-    workers  as of `Threads`
+    workers  as for `Threads`
 
-    The choice depends on the task alone, never on a clock, so that a run that is repeated gives the
-    same bits. A compiled step is as fast as one in Python or faster, whatever the model.
+    The choice depends on the task alone, never on measured time, so that repeated runs give the
+    same bits. A compiled step is at least as fast as one in Python, for all models.
     """
 
     def __init__(self, workers: int | None = None) -> None:

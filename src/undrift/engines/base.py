@@ -1,4 +1,4 @@
-"""What an engine is."""
+"""The interface of engines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Rounding = Literal["compiled", "python"]
 class Prepared:
     """How an engine runs a task.
 
-    rounding  which arithmetic its local steps use; results with the other differ in rounding
-    about     one line for people: how many workers, and why not compiled if so
+    rounding  kind of arithmetic of its local steps; results of the two kinds differ in rounding
+    about     a line for users: how many workers, and if not compiled, why
     """
 
     rounding: Rounding
@@ -30,12 +30,16 @@ class Prepared:
 
 
 class Engine(Protocol):
-    """Runs one job for many items, each with a trainer, and yields the results in order."""
+    """Runs a job for many items and yields the results in order.
+
+    A job is called as `job(trainer, item)`. It may have a method `at_once(trainer, items)`, which
+    does several items in one call. Results must not depend on which trainer an item gets.
+    """
 
     def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
-        """Get ready for a task with batches like this one."""
+        """Prepare for a task with batches of this shape; returns how it will run."""
         ...
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
-        """The results, in the order of the items, which are taken as workers become free."""
+        """The results, in the order of the items; items are read as workers become free."""
         ...

@@ -1,4 +1,4 @@
-"""Threads whose local training runs as a compiled program."""
+"""The compiled engine: threads whose local training runs in C++."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from undrift.training.task import Task
 
 
 class Compiled(Threads):
-    """As `Threads`, with local training traced once and run without Python (docs/speed.md).
+    """As `Threads`, but local training is traced once, compiled and run in C++ (docs/speed.md).
 
-    What cannot be traced runs as in `Threads`.
+    Models and algorithms that cannot be traced run as in `Threads`.
     """
 
     trainer = CompiledTrainer
@@ -39,10 +39,11 @@ class Compiled(Threads):
 def obstacle(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     """Why local steps on batches like this one cannot be traced; None if they can."""
     trainer = CompiledTrainer(task.replica())
-    for gradient in trainer.task.gradient, trainer.gradient:  # in Python first, for its errors
+    # In Python first: an error there is the model's, not the tracer's.
+    for gradient in trainer.task.gradient, trainer.gradient:
         try:
             with Keyed(trainer.generator):
                 gradient(task.x0, task.unpack(task.buffers0), inputs, targets)
-        except Exception as error:  # a client will meet it again, and say where
+        except Exception as error:  # training raises it again, with the client and the round
             return f"a step fails: {error}"
     return next(iter(trainer.reasons.values()), None)

@@ -1,4 +1,4 @@
-"""One client after another."""
+"""The sequential engine: one client after another, in Python."""
 
 from __future__ import annotations
 

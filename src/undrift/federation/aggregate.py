@@ -56,7 +56,7 @@ class Mean:
 
 
 def _sum(a: Struct | None, b: Struct | None) -> Struct | None:
-    """The sum of two records, in the memory of the first, which is a copy; None is an empty place."""
+    """The sum of two records, in the memory of the first (a copy); None is an empty place."""
     if a is None or b is None:
         return b if a is None else a
 

@@ -40,7 +40,7 @@ def start(
     keep_models: bool = False,
     folder: Path | None = None,
 ) -> State:
-    """The state before round 1; without a folder, client records are in memory and temporary files."""
+    """The state before round 1; client records go to `folder`, or to memory and temporary files."""
     return State(
         server=algorithm.init_server(task.x0, task.groups),
         buffers=task.buffers0,
