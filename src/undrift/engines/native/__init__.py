@@ -1,10 +1,10 @@
-"""Local training without Python: traced from PyTorch and the algorithm's hooks, run in C++.
+"""Compiled local training: traced from PyTorch and from an algorithm's hooks, run in C++.
 
-    trace, fold, rows, memory, emit, program     the gradient: operators of one step, run again
-    symbolic, step_graph, passes, kernel, step   the update rule: hooks as a kernel on vectors
-    launch, trainer                              all local steps of some clients as one call
-    library                                      the part in C++: compiled once, then loaded
-    recurrent                                    GRU and LSTM layers on operators of our own
+    trace, fold, rows, memory, emit, program     gradient: the operators of a traced step
+    symbolic, step_graph, passes, kernel, step   update rule: the hooks as a kernel on vectors
+    launch, trainer                              all local steps of several clients in one call
+    library                                      compiles and loads the C++ sources
+    recurrent                                    faster operators for GRU and LSTM layers
 
-docs/internals/native.md shows what each makes of an algorithm's step.
+docs/internals/native.md follows AdaBest's local step through all stages.
 """

@@ -1,4 +1,4 @@
-"""Emission: the calls of a trace as instructions of a program in C++ (program.h)."""
+"""Emits the calls of a trace as a program in C++ (program.h)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.ch
 
 
 def emit(trace: Trace, allocation: Allocation, generator: torch.Generator) -> Any:
-    """The program in C++."""
+    """The C++ program of a trace whose memory is allocated."""
     buffers = [buffer for buffer, _ in trace.buffers]
     loss = allocation.window(trace.loss)
     program = torch.classes.undrift.Program(trace.x, trace.inputs, trace.targets, loss, buffers)
@@ -53,7 +53,7 @@ def _emit_call(
 
 
 def _operand(kind: str, value: Any, allocation: Allocation) -> tuple[Any, ...]:
-    """How an argument of this kind is added: the program's method, and what it is given."""
+    """How an argument of this type is emitted: the method of the program, and its arguments."""
     match value:
         case None:
             return ("none",)

@@ -1,4 +1,4 @@
-"""Passes over a trace that leave out what need not run again, after a check that it can."""
+"""Passes over a trace: check that it can be run again, fold constants, remove dead calls."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
 def refuse_untraceable(trace: Trace) -> Trace:
-    """Raise `NotTraceable` if other batches may need other operators, or have other effects."""
+    """Raise `NotTraceable` if another batch might need other operators, or if a call has effects
+    outside of the step."""
     made = [out for call in trace.calls if not call.written for out in call.results]
     ours = trace.varying | storages(made)
     for call in trace.calls:
-        if call.name.startswith("index"):  # tagged as if it depended on values, for its masks
+        if call.name.startswith("index"):  # tagged data-dependent, which it is with masks only
             if any(t.dtype in (torch.bool, torch.uint8) for t in call.tensors[1:]):
                 raise NotTraceable(f"{call.op} with a mask gives as many values as are true")
         elif VALUES.intersection(call.op.tags):
@@ -30,10 +31,11 @@ def refuse_untraceable(trace: Trace) -> Trace:
 
 
 def fold_constants(trace: Trace) -> Trace:
-    """Leave out views, and calls whose results are the same in every step.
+    """Remove views, and calls whose results are the same in every step.
 
-    What depends on nothing that varies (parameters, batch, buffers, random numbers) has its value
-    already, in the tensors of the traced step. A tensor that is written in place must be made anew.
+    A call that depends on nothing that varies (parameters, batch, buffers, random numbers) has left
+    its result in the tensors of the traced step. A tensor that is later written in place is not
+    constant: every step must compute it again.
     """
     varying = trace.varying
     rewritten = {key for call in trace.calls for key in storages(call.written)}
@@ -42,7 +44,7 @@ def fold_constants(trace: Trace) -> Trace:
         if _is_view(call):
             continue
         outs = storages(call.results)
-        # zeros_like(x) and its kin read the shape of x, not its values.
+        # zeros_like(x) and the like read the shape of x, not its values.
         reads = call.name not in EMPTY | FILLED and varying & storages(call.tensors)
         if reads or call.draws or call.written or rewritten & outs:
             varying |= outs | storages(call.written)
@@ -55,7 +57,8 @@ def _is_view(call: Call) -> bool:
 
 
 def eliminate_dead_calls(trace: Trace) -> Trace:
-    """Leave out calls on which no result depends. Those that draw random numbers stay."""
+    """Remove calls on which no result depends, except those that draw random numbers: without them
+    the later draws would differ."""
     live = trace.live_out | storages([buffer for buffer, _ in trace.buffers])
     kept = []
     for call in reversed(trace.calls):

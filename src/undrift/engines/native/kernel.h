@@ -1,6 +1,7 @@
-// The update rule of a local step: instructions on whole parameter vectors, assembled by kernel.py.
+// Kernels: the update rule of a local step, as instructions on parameter vectors (see kernel.py).
 //
-// Vectors are swept over in blocks that stay in the cache.
+// Instructions run in sweeps over blocks of the vectors; a block stays in the cache for all
+// instructions of a sweep.
 
 #pragma once
 
@@ -21,7 +22,7 @@ namespace {
   X(AXPY) X(AXMY) /* a + s b, a - s b */                                            \
   X(NEG) X(SQRT) X(ABS) X(SIGN) X(EXP) X(LOG) X(RECIPROCAL) X(COPY) /* vector */
 
-// These need whole vectors, or none: they end a sweep over the blocks.
+// These work on whole vectors or on scalars, so they end a sweep over the blocks.
 #define OTHER_INSTRUCTIONS(X)                                                       \
   X(DOT) /* to a scalar */                                                          \
   X(S_ADD) X(S_SUB) X(S_MUL) X(S_DIV) X(S_MAX) X(S_MIN) /* scalar, scalar */         \
@@ -41,14 +42,14 @@ struct Instruction {
   int64_t dst, a, b, s;
 };
 
-constexpr int64_t BLOCK = 2048;
+constexpr int64_t BLOCK = 2048;  // elements
 
 struct Kernel : torch::CustomClassHolder {
   std::vector<Instruction> code;
   int64_t prologue, registers, vectors, scalars;
 
-  // `operands` has four numbers for each instruction: dst, a, b, s. Vectors below 0 are registers:
-  // -1, -2, ... The first `prologue` instructions run before the first step only.
+  // `operands` has four numbers per instruction: dst, a, b, s. Negative vectors are registers.
+  // The first `prologue` instructions run before the first step only.
   Kernel(std::vector<std::string> names, std::vector<int64_t> operands, int64_t prologue,
          int64_t registers, int64_t vectors, int64_t scalars)
       : prologue(prologue), registers(registers), vectors(vectors), scalars(scalars) {
@@ -140,7 +141,7 @@ struct BoundKernel {
     return vector < 0 ? &registers[(-vector - 1) * BLOCK] : vectors[vector] + from;
   }
 
-  // Every block of the vectors goes through some instructions in turn.
+  // Run instructions [first, last) on every block of the vectors.
   void sweep(size_t first, size_t last) {
     for (int64_t from = 0; from < n; from += BLOCK) {
       int64_t m = std::min(BLOCK, n - from);
@@ -151,6 +152,8 @@ struct BoundKernel {
     }
   }
 
+  // The order of the sums is fixed by the lengths alone (16 lanes per block), so that the compiler
+  // can vectorise and the bits are always the same.
   double dot(const T* a, const T* b) {
     double total = 0;
     for (int64_t from = 0; from < n; from += BLOCK) {
@@ -164,7 +167,7 @@ struct BoundKernel {
     return total;
   }
 
-  // Only the first gradient of a step belongs to the path: others leave the buffers as they are.
+  // Only the first gradient of a step updates the buffers; others restore them.
   void gradient(const T* at, bool first) {
     T* x = program.x.data_ptr<T>();
     if (at != x) std::memcpy(x, at, n * sizeof(T));
@@ -174,7 +177,7 @@ struct BoundKernel {
     kept.clear();
   }
 
-  // The instructions from one to another; returns the loss of the first gradient among them.
+  // Run instructions [from, to); returns the loss of the first gradient among them.
   double run(size_t from, size_t to) {
     bool first = true;
     double loss = 0;

@@ -1,8 +1,8 @@
-"""Kernels: the graph of a local step as instructions for C++ (kernel.h).
+"""Lowers the graph of a local step to a kernel: instructions on vectors, for C++ (kernel.h).
 
-A kernel sweeps over the vectors block by block, so that a block goes through many instructions
-while it is in the cache. What is read in the same sweep only lives in a register, as large as a
-block; everything else needs a vector of its own.
+A kernel works in sweeps over the vectors, block by block: a block goes through all instructions of
+a sweep while it is in the cache. A value that is read in its own sweep only is kept in a register
+of one block; any other value needs a vector.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from undrift.engines.native.step_graph import MODEL, Graph, Node
 
 GRADIENT, SCRATCH = "gradient", "scratch"
-"""vectors that are no variables: the gradient, and memory for what outlives a sweep"""
+"""Vectors that are not variables: the gradient, and memory for values that outlive a sweep."""
 
 
 class Instruction(NamedTuple):
@@ -30,14 +30,14 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A local step of any client whose step has the same graph.
+    """A compiled local step, for all clients whose step has the same graph.
 
-    instructions    of a step, after those of the prologue, which run before the first step only
-    prologue        how many these are
-    vectors         what each vector is: the name of a variable, GRADIENT or SCRATCH
-    scalars         the names of the numbered scalars: constants or computed; number 0 is unused
-    registers       how many there are
-    model_in_place  whether the model is updated where the gradient's program reads it
+    instructions    prologue, then the step
+    prologue        number of its instructions; they run before a client's first step only
+    vectors         of each vector: the name of a variable, GRADIENT or SCRATCH
+    scalars         names of the scalars, constant or computed; number 0 is unused
+    registers       number of registers
+    model_in_place  whether the model is updated in the vector that the gradient's program reads
     """
 
     instructions: tuple[Instruction, ...]
@@ -67,9 +67,10 @@ class Kernel:
         return f"{op:<10} {result(dst)} <- {', '.join(operands)}"
 
     def assemble(self) -> Code:
-        """The kernel in C++: for a client's first launch, and for later ones.
+        """The kernel in C++, for a client's first launch and for later ones.
 
-        The prologue's vectors are still there in later launches, its scalars are not.
+        Later launches skip the prologue, as its vectors persist. Its scalars do not: a prologue
+        that computes scalars runs in every launch.
         """
         prologue = self.instructions[: self.prologue]
         keeps_all = not any(op == "DOT" or op.startswith("S_") for op, *_ in prologue)
@@ -85,9 +86,9 @@ class Kernel:
 
 
 class Code(NamedTuple):
-    """A kernel in C++, with its prologue and without, and both as numbers for a launch.
+    """A kernel in C++, with and without its prologue, and both as handles (addresses).
 
-    Whoever uses the numbers keeps the objects: C++ does not know how long they are needed.
+    Keep the objects while their handles are in use: handles do not own them.
     """
 
     objects: tuple[Any, Any]
@@ -95,7 +96,7 @@ class Code(NamedTuple):
 
 
 def lower(graph: Graph) -> Kernel:
-    """The kernel of a graph that went through all passes."""
+    """The kernel of a graph, after all passes."""
     places = _Places(graph)
     instructions, prologue = [], 0
     for k, node in enumerate(graph.nodes):
@@ -115,12 +116,12 @@ def lower(graph: Graph) -> Kernel:
 
 
 def _instruction(graph: Graph, node: Node, places: _Places) -> Instruction:
-    """The instruction of a node: which one depends on the kinds of its arguments."""
+    """The instruction of a node, chosen by the kinds of its arguments."""
     kinds, name = graph.kinds(node), node.op.upper()
     if set(kinds) == {"s"}:
         numbers = [places.scalar(arg) for arg in node.args]
         return Instruction(f"S_{name}", places.scalar(node.name), numbers[0], numbers[-1], 0)
-    # Sources first: a result may take the register of an argument that nobody reads later.
+    # Sources first: the result may reuse the register of an argument that is not read later.
     vectors = [places.source(arg, node) for arg in graph.vectors(node)]
     s = places.scalar(node.args[kinds.index("s")]) if "s" in kinds else 0
     name = {"vs": f"{name}S", "sv": f"R{name}S"}.get(kinds, name)
@@ -129,7 +130,7 @@ def _instruction(graph: Graph, node: Node, places: _Places) -> Instruction:
 
 
 class _Places:
-    """Where the values of a graph are while its kernel runs: buffer and register allocation."""
+    """Register and buffer allocation: where each value of a graph is while its kernel runs."""
 
     def __init__(self, graph: Graph) -> None:
         self.vectors: list[str] = []
@@ -148,14 +149,14 @@ class _Places:
         return self.scalars.index(name)
 
     def source(self, name: str, reader: Node) -> int:
-        """Where a vector is that a node reads; a register is free after its last reader."""
+        """The place of a vector that a node reads; a register is freed by its last reader."""
         where = self._found[name] if name in self._found else self._vector(name)
         if where < 0 and reader is self._readers[name][-1] and where not in self._free:
             self._free.append(where)
         return where
 
     def result(self, node: Node) -> int:
-        """Where a node's vector is to be."""
+        """The place for a node's result: gradient, its variable, scratch vector or register."""
         if node.op == "gradient":
             where = self._vector(GRADIENT)
         elif node.name in self._variables:
@@ -179,10 +180,10 @@ class _Places:
 
 
 def _sweeps(graph: Graph) -> dict[str, int]:
-    """Which sweep over the blocks computes each node.
+    """The number of the sweep that computes each node.
 
-    Gradients and scalars need whole vectors, so each ends a sweep and has a number of its own. The
-    end of the prologue ends a sweep too.
+    Gradients and scalars need whole vectors, so each ends a sweep and gets its own number. The
+    prologue ends a sweep too.
     """
     found, now = {}, 0
     for k, node in enumerate(graph.nodes):

@@ -1,5 +1,5 @@
-// `launch` runs all local steps of some clients without returning to Python: for each step the
-// gradient (program.h), then what the algorithm makes of it (kernel.h).
+// `launch` runs all local steps of several clients without returning to Python: for each step the
+// gradient (program.h), then the update rule (kernel.h).
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -18,23 +18,23 @@
 
 namespace {
 
-// Torch's own kernels only: neither autograd nor dispatch modes of Python.
+// While alive, operators go directly to torch's kernels, past autograd and Python dispatch modes.
 struct Bare {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_python{
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
 };
 
-// The launch that is running in this thread; after an error, the one that failed. A call that fails
-// before it has begun (an argument of a wrong type) finds the 0 that the last one left.
+// The launch that is running in this thread; after an error, the one that failed. If a call fails
+// before its first launch (an argument of a wrong type), it is the 0 that the last call left.
 thread_local int64_t running = 0;
 
 int64_t failed_launch() { return std::exchange(running, 0); }
 
-// The launches of a call, one after the other.
+// The launches of a call, run one after the other.
 //
-// Each has a program and a kernel (handles), vectors (where the model comes from, where it goes to,
-// and those of the kernel), the kernel's scalars, and for each step a row of places in data and
+// Each has a program and a kernel (handles), vectors (source and target of the model, then those of
+// the kernel), the kernel's scalars, and one row per step: positions of its batch in data and
 // labels.
 struct Launches {
   at::IntArrayRef programs, kernels;
@@ -72,7 +72,7 @@ struct Launches {
   }
 };
 
-// Runs the launches; returns the mean loss of every step.
+// Run the launches; returns the mean loss of every step.
 Tensor launch(at::IntArrayRef programs, at::IntArrayRef kernels, at::TensorList vectors,
               at::ArrayRef<double> constants, at::TensorList data, at::TensorList labels,
               at::TensorList rows, const Tensor& stop) {
@@ -88,14 +88,14 @@ Tensor launch(at::IntArrayRef programs, at::IntArrayRef kernels, at::TensorList 
   return losses;
 }
 
-// An object as a number: torch takes 15 us to look at an object among the arguments of a call.
-// Whoever uses the number keeps the object.
+// The address of an object, as torch takes 15 us for each object among the arguments of a call. It
+// does not own the object: the caller must keep it alive.
 template <typename T>
 int64_t handle(const c10::intrusive_ptr<T>& object) {
   return reinterpret_cast<int64_t>(object.get());
 }
 
-// Give memory that was freed back to the system.
+// Return freed memory to the system.
 void trim() {
 #ifdef __GLIBC__
   malloc_trim(0);

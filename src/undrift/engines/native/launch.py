@@ -1,4 +1,4 @@
-"""Launches: the local steps of some clients, run as one call that holds no lock of Python."""
+"""Launches: run the local steps of several clients in one C++ call, without the GIL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from undrift.engines.native.step import BoundStep
 from undrift.training.trainer import Work, named
 
 CHUNK_BYTES = 2**25
-"""Once so many bytes of transformed inputs are made, the steps that read them run."""
+"""Limit for transformed inputs in a queue, in bytes: the queue runs when it is reached."""
 
 
 class Launch(NamedTuple):
-    """Steps of one client that share program and kernel.
+    """Consecutive steps of one client with the same program and kernel.
 
-    rows    for every step, the places of its batch in inputs and targets
-    losses  where the mean loss of each step goes
+    rows    one row per step: positions of its batch in inputs and targets
+    losses  list to which the mean loss of each step is added
     """
 
     work: Work
@@ -34,10 +34,10 @@ class Launch(NamedTuple):
 
 @dataclass
 class LaunchQueue:
-    """Launches that are still to be run, in order.
+    """Launches to run, in order.
 
-    stop  1 once nobody waits for the results any more
-    made  bytes of the inputs that were made for them
+    stop  set to 1 by the engine to abort
+    made  bytes of transformed inputs in the queue
     """
 
     stop: Tensor
@@ -45,7 +45,7 @@ class LaunchQueue:
     made: int = 0
 
     def add(self, launch: Launch) -> None:
-        """Put a launch at the end; with many inputs made, all run at once."""
+        """Append a launch; the queue runs if it holds CHUNK_BYTES of transformed inputs."""
         self.launches.append(launch)
         if launch.inputs is not launch.work.data.inputs:
             self.made += launch.inputs.nbytes
@@ -53,11 +53,11 @@ class LaunchQueue:
                 self.run()
 
     def drop(self, work: Work) -> None:
-        """Take a client's launches out."""
+        """Remove a client's launches."""
         self.launches = [launch for launch in self.launches if launch.work is not work]
 
     def run(self) -> None:
-        """Run all; an error names its client."""
+        """Run and remove all launches; an error names the client whose launch failed."""
         if not self.launches:
             return
         works, programs, bound, inputs, targets, rows, losses = zip(*self.launches, strict=True)

@@ -1,4 +1,4 @@
-"""The part in C++: compiled once for each version of torch, on the machine where it runs."""
+"""Compiles and loads the C++ library, once for each version of torch and each kind of CPU."""
 
 from __future__ import annotations
 
@@ -24,18 +24,15 @@ FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
 
 
 def load() -> None:
-    """Make `torch.ops.undrift` available, compiling it if that was not done before.
-
-    Raises `UndriftError` with the reason where it cannot be had.
-    """
+    """Load `torch.ops.undrift`, compiled first if necessary; raises `UndriftError` if it fails."""
     if reason := problem():
         raise UndriftError(reason)
 
 
 @cache
 def problem() -> str | None:
-    """Why the library cannot be had, after one attempt; None once it is loaded."""
-    from filelock import FileLock  # imported where it is used, as it takes a while
+    """Why the library cannot be loaded; None if it is. Tried once per process."""
+    from filelock import FileLock  # here, as the import is slow
 
     try:
         library = folder() / f"undrift-{fingerprint()}.so"
@@ -50,19 +47,19 @@ def problem() -> str | None:
     except UndriftError as error:
         return str(error)
     except OSError as error:
-        return f"the fast engine cannot be had from {folder()} ({error}); set UNDRIFT_CACHE"
+        return f"the fast engine cannot be loaded from {folder()} ({error}); set UNDRIFT_CACHE"
     return None
 
 
 def folder() -> Path:
-    """Where what was compiled is kept."""
+    """The folder of compiled libraries."""
     return cache_folder() / "native"
 
 
 def _refuse_strangers(path: Path) -> None:
-    """Code that others could have put there is not run."""
+    """Raise if other users could have written the file or folder: its code would run as ours."""
     if os.name == "nt":
-        return  # whose folders have other rights
+        return  # Windows has other permissions
     found = path.stat()
     if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
         raise UndriftError(
@@ -72,7 +69,7 @@ def _refuse_strangers(path: Path) -> None:
 
 
 def _whole(library: Path) -> bool:
-    """Whether the library is there as it was written: one that was cut would kill the process."""
+    """Whether the library exists and is complete: loading a truncated one kills the process."""
     try:
         expected = _checksum_file(library).read_bytes()
         return hashlib.sha256(library.read_bytes()).hexdigest().encode() == expected
@@ -93,7 +90,7 @@ def _compiler() -> str:
 
 @cache
 def fingerprint() -> str:
-    """What the compiled library depends on: the sources, torch, Python's platform and the CPU."""
+    """Hash of what the compiled library depends on: sources, torch, flags, platform and CPU."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text(encoding="utf-8").splitlines() if cpu.exists() else [platform.processor()]
     features = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
@@ -103,7 +100,7 @@ def fingerprint() -> str:
 
 
 def _compile(library: Path) -> None:
-    """Compile all sources side by side, then link them."""
+    """Compile all sources in parallel, then link them."""
     compiler, root = _compiler(), Path(torch.__file__).parent
     sys.stderr.write(
         "undrift: compiling the fast engine, once for this version of torch (about half a minute)\n"

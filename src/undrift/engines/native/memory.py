@@ -1,4 +1,4 @@
-"""Memory for what a step computes: buffers with lifetimes, allocated once for all steps."""
+"""Allocates memory for the results of a program's calls, by lifetimes, once for all steps."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COPY = torch.ops.aten.copy_.default
 
 @dataclass
 class Lifetime:
-    """Of a storage, in calls.
+    """The lifetime of a storage: numbers of the first and the last call that use it.
 
-    made   whether a call of the trace makes it
-    fresh  whether that call brings memory of its own, as it cannot write into given memory
+    made   whether a call of the trace creates it
+    fresh  whether that call allocates its result itself, as it has no `out` overload
     """
 
     tensor: Tensor
@@ -36,7 +36,7 @@ class Lifetime:
 
 
 def lifetimes(trace: Trace) -> dict[int, Lifetime]:
-    """Of all storages that calls read or write; results live to the end."""
+    """The lifetimes of all storages that calls read or write; results live to the end."""
     found: dict[int, Lifetime] = {}
     for i, call in enumerate(trace.calls):
         for t in [*call.results, *call.tensors]:
@@ -55,7 +55,8 @@ def _brings_memory(call: Call) -> bool:
 
 @cache
 def out_variant(op: Any, count: int) -> Any:
-    """The overload that writes its results into given tensors, if the kernel itself can."""
+    """The overload that writes into given tensors, if it has a CPU kernel of its own: a generic one
+    would allocate and copy."""
     arguments = [(a.name, str(a.type)) for a in op._schema.arguments]
     packet = op.overloadpacket
     for name in packet.overloads():
@@ -69,7 +70,8 @@ def out_variant(op: Any, count: int) -> Any:
 
 
 def store_results(trace: Trace) -> Trace:
-    """Compute gradients where they are wanted, or copy them there; copy buffers back."""
+    """Let calls write gradients directly into the gradient vector, or add copies; add copies of
+    new buffer values into the buffers."""
     lives = lifetimes(trace)
     homes: dict[int, Tensor] = {}
     copies = []
@@ -95,17 +97,17 @@ def store_results(trace: Trace) -> Trace:
 
 @dataclass
 class Allocation:
-    """From the storages of the traced step to those of the program.
+    """Maps the storages of the traced step to those of the program.
 
-    moved     by old storage: the new one, and the offset in it, in bytes
-    releases  by call: tensors with memory that a call brought and that nobody reads after this one
+    moved     old storage → new one, and the offset in it in bytes
+    releases  call → `fresh` tensors whose memory can be freed after it
     """
 
     moved: dict[int, tuple[torch.UntypedStorage, int]] = field(default_factory=dict)
     releases: dict[int, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
 
     def window(self, t: Tensor) -> Tensor:
-        """The same view in the program's memory; what was not moved stays."""
+        """The tensor as a view of the program's memory; unchanged if it was not moved."""
         if storage(t) not in self.moved:
             return t.detach()
         memory, begin = self.moved[storage(t)]
@@ -114,10 +116,10 @@ class Allocation:
 
 
 def allocate(trace: Trace) -> Allocation:
-    """New memory for every storage that calls make, shared by those that never live together.
+    """Allocate a storage for each one that calls create; disjoint lifetimes may share one.
 
-    Calls are taken in order, with a list of free storages for every size. Storages whose memory a
-    call brings are not shared: they are given back to torch's allocator instead.
+    A linear scan over the calls, with a free list for each size. Storages that a call allocates
+    itself (`fresh`) are not shared: they return to torch's allocator after their last use.
     """
     lives = lifetimes(trace)
     made = Allocation()
@@ -130,7 +132,7 @@ def allocate(trace: Trace) -> Allocation:
     for key, life in sorted(lives.items(), key=lambda item: item[1].first):
         if not life.made or key in trace.homes:
             continue
-        for ended in range(now, life.first):  # what ends at a call is still read by it
+        for ended in range(now, life.first):  # exclusive: the last call still reads its arguments
             for one in ending.pop(ended, []):
                 free[one.nbytes()].append(one)
         now = life.first

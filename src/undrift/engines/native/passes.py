@@ -1,7 +1,8 @@
-"""Passes over the graph of a local step: each makes a graph that computes the same.
+"""Optimisation passes over the graph of a local step.
 
-The same up to rounding, that is: `regroup_sums` and `multiply_by_reciprocals` change the order and
-kind of operations. They look at the graph alone, so all clients and workers get the same bits.
+Each returns a graph that computes the same, up to rounding: `regroup_sums` and
+`multiply_by_reciprocals` change the order and kind of operations. They depend on the graph only, so
+all clients and workers get the same bits.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from undrift.engines.native.step_graph import Graph, Node, is_constant
 
 
 def optimise(graph: Graph) -> Graph:
-    """All passes, in order."""
+    """Apply all passes, in order."""
     return reduce(lambda made, transform: transform(made), PASSES, graph)
 
 
 def eliminate_dead_nodes(graph: Graph) -> Graph:
-    """Drop what no output depends on.
+    """Remove nodes on which no output depends.
 
-    Gradients stay: the first has the loss and moves the buffers, and each may draw random numbers.
+    Gradients stay: the first gives the loss and updates the buffers, and each may draw random
+    numbers.
     """
     live, kept = {value for _, value in graph.outputs}, []
     for node in reversed(graph.nodes):
@@ -32,9 +34,9 @@ def eliminate_dead_nodes(graph: Graph) -> Graph:
 
 
 def multiply_by_reciprocals(graph: Graph) -> Graph:
-    """Divide by a loop-invariant vector by multiplying with its reciprocal, computed once.
+    """Replace division by a loop-invariant vector by multiplication with its reciprocal.
 
-    Such a vector is √v + ε in adaptive methods that keep v during local training (FedGBO).
+    Such a vector is √v + ε in adaptive methods that keep v fixed in local training (FedGBO).
     """
     names, reciprocals, nodes = graph.new_names(), dict[str, str](), list[Node]()
     for node in graph.nodes:
@@ -51,11 +53,11 @@ def multiply_by_reciprocals(graph: Graph) -> Graph:
 
 
 def regroup_sums(graph: Graph) -> Graph:
-    """Leave every varying sum at most one loop-invariant term.
+    """Collect the loop-invariant terms of a sum in one node, so that it is computed only once.
 
-    G - h + k (y - x) becomes (G + k y) + (-h - k x), whose second half is computed once. This is
-    done where invariant terms meet and no further out: y - η (...) stays as it is, so that what is
-    small is added up before it is rounded to the size of y.
+    G - h + k (y - x) becomes (G + k y) + (-h - k x). Only sums with several invariant terms are
+    regrouped: in y - η (...) the small terms must be added before they are rounded to the precision
+    of y.
     """
     names, nodes = graph.new_names(), list[Node]()
     for node in graph.nodes:
@@ -64,7 +66,7 @@ def regroup_sums(graph: Graph) -> Graph:
             halves = [_terms(graph, node, invariant, names, nodes) for invariant in (False, True)]
             node = replace(node, op="add", args=tuple(half for half in halves if half))
         nodes.append(node)
-    return eliminate_dead_nodes(graph.with_nodes(nodes))  # the sums that were taken apart
+    return eliminate_dead_nodes(graph.with_nodes(nodes))  # the sums before regrouping
 
 
 def _is_sum(graph: Graph, node: Node) -> bool:
@@ -72,14 +74,14 @@ def _is_sum(graph: Graph, node: Node) -> bool:
 
 
 def _is_multiple(graph: Graph, node: Node) -> bool:
-    """Whether a node is a vector times a number that is the same in all steps."""
+    """Whether a node is a vector times a loop-invariant scalar."""
     if node.op in ("mul", "div") and graph.kinds(node) == "vs":
         return is_constant(node.args[1]) or node.args[1] in graph.invariant
     return node.op == "neg" and not node.scalar
 
 
 def _is_separable(graph: Graph, name: str) -> bool:
-    """Whether a varying node can be taken apart into terms: nobody else needs it as it is."""
+    """Whether a varying node can be split into terms: it is linear and has one reader."""
     node = graph.named[name]
     linear = _is_sum(graph, node) or _is_multiple(graph, node)
     return linear and name not in graph.invariant and graph.uses[name] == 1
@@ -95,9 +97,9 @@ def _has_invariant_term(graph: Graph, name: str) -> bool:
 def _terms(
     graph: Graph, node: Node, invariant: bool, names: Iterator[str], nodes: list[Node]
 ) -> str | None:
-    """The invariant or else the varying terms of a sum or multiple: their node, if there are any.
+    """The node with the invariant (or else varying) terms of a sum or multiple; None without any.
 
-    New nodes are added to `nodes`.
+    New nodes are appended to `nodes`.
     """
     args: list[str | None] = []
     for arg in node.args:
@@ -112,7 +114,7 @@ def _terms(
         first, second = args
         if op == "add" or second is None:
             return first or second
-        op, args = "neg", [second]  # what is left of (nothing) - second
+        op, args = "neg", [second]  # the first term of the difference belongs to the other half
     if None in args:
         return None
     nodes.append(Node(next(names), op, tuple(arg for arg in args if arg)))
@@ -120,7 +122,7 @@ def _terms(
 
 
 def fuse_axpy(graph: Graph) -> Graph:
-    """Add or subtract a multiple of a vector in one operation: a + s b, a - s b."""
+    """Fuse a product and a sum into one operation: a + s b, a - s b."""
     nodes = []
     for node in graph.nodes:
         if _is_sum(graph, node):
@@ -137,13 +139,14 @@ def fuse_axpy(graph: Graph) -> Graph:
 
 
 def hoist_invariants(graph: Graph) -> Graph:
-    """Move what is loop-invariant into the prologue."""
-    nodes = sorted(graph.nodes, key=lambda node: node.name not in graph.invariant)  # stable
+    """Move loop-invariant nodes into the prologue."""
+    # `sorted` is stable, so nodes stay after their arguments.
+    nodes = sorted(graph.nodes, key=lambda node: node.name not in graph.invariant)
     return replace(graph, nodes=tuple(nodes), prologue=len(graph.invariant))
 
 
 def separate_gradients(graph: Graph) -> Graph:
-    """Copy gradients if a step has several, as they are all computed in the same memory."""
+    """Copy each gradient if a step has several, as the program writes all to the same vector."""
     if sum(node.op == "gradient" for node in graph.nodes) < 2:
         return graph
     names, nodes = graph.new_names(), list[Node]()
@@ -156,10 +159,10 @@ def separate_gradients(graph: Graph) -> Graph:
 
 
 def write_outputs_in_place(graph: Graph) -> Graph:
-    """Let every output be computed where its variable is.
+    """Compute every output in the memory of its variable, or copy it there at the end of the step.
 
-    A copy at the end of the step is, where the value itself cannot be: it is an input or gradient,
-    another variable gets it too, or the variable's old value is still read after it is computed.
+    A copy is needed if the value is an input or gradient, if it is also the output of another
+    variable, or if the variable's old value is read after the new one is computed.
     """
     names, nodes, outputs = graph.new_names(), list(graph.nodes), dict[str, str]()
     order = [node.name for node in graph.nodes]

@@ -1,4 +1,4 @@
-// The gradient of a batch: the operators of one traced step, run again on memory of their own.
+// Programs: the gradient of a batch, as the operators of a traced step on preallocated memory.
 //
 // Emitted by emit.py.
 
@@ -18,26 +18,26 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 
+// A call of a torch operator, with tensors in the program's memory.
 struct Call {
-  // An operator of torch, with arguments on memory of the program.
   c10::OperatorHandle op;
-  bool fresh;  // returns new tensors, whose memory takes the place of `outs`; else writes into `outs`
+  bool fresh;  // returns new tensors, whose memory replaces that of `outs`; else writes into `outs`
   std::vector<IValue> args;
   std::vector<Tensor> outs;
-  std::vector<Tensor> released;  // whose memory nobody reads after this one
+  std::vector<Tensor> released;  // their memory is freed after this call, the last that reads it
 };
 
 struct Program : torch::CustomClassHolder {
   std::vector<Call> code;
   std::vector<IValue> stack;
   Tensor x, inputs, targets, loss;
-  Tensor addresses;  // if defined, of the batch's rows, which are not gathered then
+  Tensor addresses;  // if defined: addresses of the batch's rows, which are then not gathered
   std::vector<Tensor> buffers;
 
   Program(Tensor x, Tensor inputs, Tensor targets, Tensor loss, std::vector<Tensor> buffers)
       : x(x), inputs(inputs), targets(targets), loss(loss), buffers(std::move(buffers)) {}
 
-  // Emission: `begin` opens a call, the others fill in its arguments in order.
+  // Emission: `begin` starts a call, the others add its arguments in order.
   void begin(std::string name, std::string overload, bool fresh) {
     auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
     code.push_back({op, fresh, {}, {}, {}});
@@ -61,7 +61,7 @@ struct Program : torch::CustomClassHolder {
   }
   void out(Tensor t) { code.back().outs.push_back(std::move(t)); }
 
-  // Loss and gradient of what is in `x`, `inputs` and `targets`.
+  // Compute loss and gradient of the batch in `inputs` and `targets` at `x`.
   void run() {
     for (auto& step : code) call(step);
     stack.clear();
@@ -77,7 +77,7 @@ struct Program : torch::CustomClassHolder {
       t.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().clear();
   }
 
-  // The operators, and the seconds that each takes in a run, as a mean over several.
+  // The names of the operators, and the mean seconds of each over several runs.
   std::tuple<std::vector<std::string>, std::vector<double>> times(int64_t runs) {
     using clock = std::chrono::steady_clock;
     std::vector<std::string> names;
@@ -93,6 +93,8 @@ struct Program : torch::CustomClassHolder {
     return {names, seconds};
   }
 
+  // Give `old` the memory of a new result. Later calls hold `old` or views of its storage, so the
+  // storage stays the same object and only its data pointer is swapped.
   static void replace(Tensor& old, const Tensor& fresh, const c10::OperatorHandle& op) {
     TORCH_CHECK(
         old.sizes() == fresh.sizes() && old.strides() == fresh.strides() &&
@@ -103,7 +105,7 @@ struct Program : torch::CustomClassHolder {
               fresh.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
   }
 
-  // The batch whose places are in row k of `rows`.
+  // Load the batch whose positions are in row k of `rows`.
   void take(const Tensor& data, const Tensor& labels, const Tensor& rows, int64_t k) {
     if (addresses.defined() && data.is_contiguous() && rows.is_contiguous()) {
       point(data, rows.const_data_ptr<int64_t>() + k * rows.size(1));
@@ -114,7 +116,7 @@ struct Program : torch::CustomClassHolder {
     gather(targets, labels, rows, k);
   }
 
-  // The batch that is in `inputs`.
+  // Use the batch that is in `inputs`.
   void here() {
     if (addresses.defined()) point(inputs, nullptr);
   }

@@ -1,4 +1,4 @@
-"""The gradient of a batch as a program: one step is traced in PyTorch, and run again in C++."""
+"""Compiles the gradient of a batch: one step is traced in PyTorch, then run in C++."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PASSES = (
 
 @dataclass(frozen=True)
 class Program:
-    """Loss and gradient of the batch in `inputs` and `targets` at the task's parameters.
+    """Computes loss and gradient of the batch in `inputs` and `targets`.
 
     code   the program in C++
-    draws  whether the model draws random numbers
+    draws  whether the model draws random numbers, as with dropout
     """
 
     code: Any
@@ -41,7 +41,7 @@ class Program:
 
     @cached_property
     def handle(self) -> int:
-        """The code as a number."""
+        """The address of the code in C++, for a launch."""
         return int(self.code.handle())
 
 
@@ -52,10 +52,10 @@ def compile_gradient(
     targets: Tensor,
     generator: torch.Generator,
 ) -> Program:
-    """The program that computes loss and gradient of a batch like this one.
+    """The program that computes loss and gradient of a batch of this shape.
 
-    It reads the task's vector of parameters, `inputs`, `targets` and `buffers` (which it changes as
-    training does), and writes the task's gradient vector.
+    It reads the task's parameter vector `x`, `inputs`, `targets` and `buffers`, and writes the
+    task's gradient vector `g` and the new values of the buffers.
     """
     trace = trace_gradient(task, buffers, inputs, targets, generator)
     trace = reduce(lambda made, transform: transform(made), PASSES, trace)

@@ -1,16 +1,16 @@
 // GRU and LSTM layers: one operator runs one direction of one layer over all time steps.
 //
-// Products of inputs and weights are made for many steps at once; a step is one product with the
-// last state and one loop over the gates. Forward leaves what backward needs in `saved`, a row for
-// each step and sample; backward writes the gradients of the sums before the gates into such rows,
-// so that the gradients of weights and inputs are products for many steps again. Rows are blocks
-// of the state's size H, the first four of them sums before the gates, and in `saved` their values:
+// Inputs are multiplied by weights for many steps at once; a step is then one product with the last
+// state and one loop over the gates. Forward stores what backward needs in `saved`, one row per
+// step and sample. Backward writes the gradients of the gates' pre-activations into such rows, so
+// that the gradients of weights and inputs are products over many steps again. A row has blocks of
+// the state's size H; the first four are pre-activations, in `saved` replaced by the gates' values:
 //
 //   GRU   r  z  q  n        q = W_hn h + b_hn, which n multiplies by r     from x: all but q
 //   LSTM  i  f  g  o  c     c is the new cell                              from h: all but c
 //
-// Steps are taken in chunks whose rows stay in the cache. With MKL all runs in the calling thread.
-// Not for -ffast-math, which would lose the rounding in `expm1`.
+// Steps are processed in chunks whose rows stay in the cache. With MKL, all runs in the calling
+// thread. Do not compile with -ffast-math: it would optimise the rounding in `expm1` away.
 
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
@@ -33,10 +33,10 @@
 #define EACH _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define EACH _Pragma("GCC ivdep")
-#pragma GCC optimize("no-trapping-math", "no-thread-jumps")  // else cutting x splits the loops
+#pragma GCC optimize("no-trapping-math", "no-thread-jumps")  // else clamping x splits the loops
 #endif
 
-// The products of MKL, where torch brings it; else we ask torch.
+// Matrix products of MKL, if torch contains it; else torch's.
 #define BLAS(name, T)                                                                          \
   extern "C" __attribute__((weak)) void name(                                                  \
       const char*, const char*, const int*, const int*, const int*, const T*, const T*,        \
@@ -50,7 +50,7 @@ namespace {
 using at::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-// Functions of numbers, in a form that compilers turn into vector instructions
+// Scalar functions, in a form that compilers can vectorise
 
 template <class T>
 struct Number;
@@ -77,8 +77,8 @@ constexpr auto INVERSE_FACTORIALS = [] {
   return values;
 }();
 
-// e^x - 1 = 2^k (e^r - 1) + 2^k - 1 with |r| < log(2) / 2; x is cut to a range without overflow,
-// and what is not a number stays so.
+// e^x - 1 = 2^k (e^r - 1) + 2^k - 1 with |r| < log(2) / 2; x is clamped to avoid overflow, and NaN
+// stays NaN.
 template <class T>
 inline T expm1(T x) {
   using N = Number<T>;
@@ -112,7 +112,7 @@ inline T tanh(T x) {
 
 // Products
 
-// More threads than one only wait for each other here, above all on a busy machine.
+// These products are too small for several threads, which would only wait for each other.
 struct OneThread {
   const int before = MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(1) : 0;
   ~OneThread() {
@@ -135,7 +135,7 @@ void product(int64_t rows, int64_t inner, int64_t columns, Matrix<const T> a, Ma
     if constexpr (std::is_same_v<T, float>) return &sgemm_;
     else return &dgemm_;
   }();
-  if (gemm && MKL_Set_Num_Threads_Local) {  // it counts by columns: c' = b' a' + keep c'
+  if (gemm && MKL_Set_Num_Threads_Local) {  // column-major: c' = b' a' + keep c'
     const int m = columns, n = rows, k = inner, lda = b.stride, ldb = a.stride, ldc = c.stride;
     const T one = 1;
     gemm(b.transposed ? "t" : "n", a.transposed ? "t" : "n", &m, &n, &k, &one, b.data, &lda,
@@ -151,11 +151,11 @@ void product(int64_t rows, int64_t inner, int64_t columns, Matrix<const T> a, Ma
                 tensor(b.data, inner, columns, b.stride, b.transposed), keep);
 }
 
-// Cells: what one step does to one sample, and which blocks of the weights make which of a row.
+// Cells: one step of one sample, and which blocks of the weights belong to which blocks of a row
 
 struct Blocks {
   int weights, row, count;
-  bool added = false;  // to what the row has, else in its place
+  bool added = false;  // whether the product is added to the row's blocks, or replaces them
 };
 
 constexpr int SUMS = 4;
@@ -241,7 +241,7 @@ struct Sizes {
   bool reverse;
 
   int64_t chunk() const { return std::max<int64_t>(1, 128 / batch); }
-  // Where the step taken as number s is stored, and where the first of steps [s, e) is.
+  // The stored position of step number s, and the lowest position of steps [s, e).
   int64_t place(int64_t s) const { return reverse ? steps - 1 - s : s; }
   int64_t first(int64_t s, int64_t e) const { return reverse ? steps - e : s; }
 };
@@ -343,7 +343,7 @@ void backward(const Sizes& n, Matrix<const T> dys, int64_t dys_step, const T* x,
     std::copy_n(bias.data() + block * H, count * H, to.b_ih + from * H);
 }
 
-// Operators. Those with a name in `_out` write into tensors that are given, the others make them.
+// Operators. Those with a name in `_out` write into given tensors, the others allocate them.
 
 template <class T>
 const T* read(const Tensor& t) {
@@ -366,7 +366,7 @@ void run_forward(const Tensor& x, const Tensor& h0, const MaybeTensor& c0, const
     TORCH_CHECK(!b || b->sizes() == at::IntArrayRef({w_ih.size(0)}), "biases do not fit");
   expect(ys, x, {n.steps, n.batch, n.H});
   expect(saved, x, {n.steps, n.batch, Cell::width * n.H});
-  // w_hh is turned once, since products with it as it is are slower
+  // w_hh is transposed once: products with the transposed copy are faster
   const Tensor in = dense(x), h = dense(h0), c = dense(c0), w = dense(w_ih), u = dense(w_hh.t()),
                a = dense(b_ih), b = dense(b_hh);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "recurrent_forward", [&] {
@@ -488,7 +488,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward
                            dc0, dw_ih, dw_hh, db_ih, db_hh);
 }
 
-// Both forms of an operator. Without need_dx, dx is empty.
+// Define both overloads of an operator. Without need_dx, dx is empty.
 void define(torch::Library& m, const std::string& name, const std::string& arguments,
             const std::vector<std::string>& results) {
   std::string made, given, written;

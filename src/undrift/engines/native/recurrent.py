@@ -1,4 +1,4 @@
-"""GRU and LSTM layers that take one operator a direction, for training on CPUs."""
+"""GRU and LSTM layers for CPUs, with one operator per layer and direction (recurrent.cpp)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ops = torch.ops.undrift
 
 
 class FastRecurrent(TorchFunctionMode):
-    """While active, `nn.GRU` and `nn.LSTM` run on our operators, with the same results.
+    """While active, `nn.GRU` and `nn.LSTM` use our operators, with the same results up to rounding.
 
-    What these cannot do goes to torch: packed sequences, projections, other devices or dtypes than
-    float32 and float64 on a CPU, tensors of other classes, autocast, `torch.func`. Second
-    derivatives are refused. Raises `UndriftError` where the operators cannot be compiled.
+    Not supported, and left to torch: packed sequences, projections, other devices or dtypes than
+    float32 and float64 on a CPU, tensor subclasses, autocast, `torch.func`. Second derivatives
+    raise an error. Raises `UndriftError` if the operators cannot be compiled.
     """
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class FastRecurrent(TorchFunctionMode):
 
 
 def _serves(*args: Any) -> bool:
-    """Whether these arguments of `torch.gru` or `torch.lstm` are for our operators."""
-    if len(args) != 9 or not isinstance(args[3], bool):  # 9 arguments, but packed: no bool there
+    """Whether our operators support these arguments of `torch.gru` or `torch.lstm`."""
+    if len(args) != 9 or not isinstance(args[3], bool):  # packed sequences have no bool there
         return False
     x, states, weights, biased, layers, _, _, both, _ = args
     tensors = [x, *_tuple(states), *weights]
@@ -68,7 +68,7 @@ def _run(
     both: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    """All layers and directions: the outputs and the last states, as torch returns them."""
+    """Run all layers and directions; returns outputs and last states, as torch does."""
     states, each = _tuple(states), 4 if biased else 2
     x = x.transpose(0, 1) if batch_first else x
     last: list[tuple[Tensor, ...]] = []
@@ -92,9 +92,10 @@ def _tuple(states: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 class _Layer(torch.autograd.Function):
-    """One direction of one layer: outputs of all steps, for LSTM the last cell, and what is saved.
+    """One direction of one layer.
 
-    Takes the direction, the input, the first states (h, or h and c), weights and biases.
+    Takes direction, input, initial states (h, or h and c), weights and biases. Returns the outputs
+    of all steps, for LSTM the last cell, and values saved for backward.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
-// A linear layer with few outputs, on a batch whose rows stay where they lie in the data.
+// A linear layer with few outputs, which reads the rows of a batch in place.
 //
-// `where` has the addresses of the rows. With few outputs all the time goes into moving the batch:
-// to gather it and call sgemm twice takes nearly twice as long.
+// `where` has the addresses of the rows. With few outputs, memory bandwidth is the limit: gathering
+// the batch and calling sgemm twice takes nearly twice as long.
 
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ struct Lanes {
   static const type& at(const T* p) { return *reinterpret_cast<const type*>(p); }
 };
 
-// Call f(size, first) for pieces of n things, of sizes that the compiler knows.
+// Call f(size, first) for [0, n) in pieces of 4, 2 and 1, sizes that are known at compile time.
 template <typename F>
 void pieces(int64_t n, F f) {
   int64_t i = 0;

@@ -1,4 +1,4 @@
-"""A linear layer with few outputs reads the rows of a batch where they lie (rows.cpp)."""
+"""A pass for linear layers with few outputs: read the batch's rows in place (rows.cpp)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from undrift.engines.native.trace import Call, Trace, storage
 aten = torch.ops.aten
 
 FEW = 8
-"""outputs of a layer that is bound by moving the batch; with more, sgemm is faster"""
+"""Most outputs of such a layer: up to here memory bandwidth is the limit; with more, sgemm wins."""
 
 
 def read_rows_in_place(trace: Trace) -> Trace:
-    """Let such a layer read rows by their addresses, so that no batch has to be gathered.
+    """Let such a layer read the samples by address, so that no batch is gathered.
 
-    Nothing changes if the batch is used for anything else.
+    The trace is unchanged if anything else uses the batch.
     """
     inputs, calls = trace.inputs, []
     addresses = torch.empty(len(inputs), dtype=torch.int64)
@@ -32,7 +32,8 @@ def read_rows_in_place(trace: Trace) -> Trace:
 
 
 def _on_rows(call: Call, inputs: Tensor, addresses: Tensor) -> Call | None:
-    """Inputs times weights, with or without biases, or a gradient times inputs."""
+    """The call on rows by address: inputs times weights (plus biases), or gradient times inputs;
+    None if it is neither."""
     op, ops = call.op, torch.ops.undrift
     if op == aten.addmm.default and call.args[3:] == [1, 1] and call.args[0].ndim == 1:
         bias, batch, weight = call.args[:3]
@@ -53,7 +54,7 @@ def _on_rows(call: Call, inputs: Tensor, addresses: Tensor) -> Call | None:
 
 
 def _whole(batch: Tensor, inputs: Tensor) -> bool:
-    """Whether a tensor is the batch itself, a row of numbers for each sample."""
+    """Whether a tensor is the whole batch as a matrix, one row per sample."""
     return (
         storage(batch) == storage(inputs)
         and batch.shape == (len(inputs), inputs[0].numel())

@@ -1,7 +1,7 @@
-"""An algorithm's local step as a kernel: hooks on symbols, graph, passes, kernel; then bound.
+"""Compiles an algorithm's local step (hooks, graph, passes, kernel) and binds it to clients.
 
 A step is compiled once for all clients whose hooks see the same numbers, and bound for each client
-to the memory of its variables.
+to the vectors of its variables.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from undrift.engines.native.symbolic import StepTracer, Symbol
 from undrift.engines.native.trace import NotTraceable
 
 RECORDS = ("local", "down", "me")
-"""the records of variables that a step reads"""
+"""The records that a step reads: the client's variables, the download, the client's memory."""
 
 Leaves = Sequence[dict[str, Any]]
-"""those of RECORDS, by path"""
+"""For each of RECORDS: path → value."""
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """What an algorithm's hooks did with symbols.
+    """A local step, traced by running an algorithm's hooks on symbols.
 
-    graph      of the step, as written
-    constants  the values of its constants
-    new        the client's variables after the step, symbols for vectors
-    renumbers  whether the step changes numbers among the variables, so that the next one differs
+    graph      as traced, before passes
+    constants  values of its constants
+    new        the client's variables after the step, with symbols for vectors
+    renumbers  whether the step changes a number among the variables, such as a step counter; then
+               the next step has other constants
     """
 
     graph: Graph
@@ -52,7 +53,7 @@ def trace_step(
     client: Client,
     weight_decay: float,
 ) -> TracedStep:
-    """Run `direction` and `move` on symbols for the vectors of these records."""
+    """Trace `direction` and `move`, with symbols for the vectors of these records."""
     tracer = StepTracer()
     records = zip((local, down, me), RECORDS, strict=True)
     old, its_down, its_me = (tracer.inputs(record, name) for record, name in records)
@@ -75,7 +76,7 @@ def trace_step(
 def _changes(
     before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Which vectors a step changes, as outputs of its graph, and whether it changes numbers."""
+    """The outputs of a step's graph (changed vectors), and whether the step changes numbers."""
     if before.keys() != after.keys():
         raise NotTraceable("a local step that changes which variables there are")
     outputs, renumbers = {}, False
@@ -101,13 +102,12 @@ def compile_graph(graph: Graph) -> tuple[Kernel, Code]:
 
 @dataclass(frozen=True)
 class Step:
-    """A compiled local step of any client with the same numbers.
+    """A compiled local step, for all clients with the same numbers.
 
-    constants  the kernel's scalars; 0 for those that it computes
-    sources    where each of its vectors is found: which record, and the path in it; None: scratch
-    changed    the paths of the local variables that it changes
-    new        as of `TracedStep`
-    renumbers  as of `TracedStep`
+    constants  initial values of the kernel's scalars; 0 for computed ones
+    sources    of each vector: number of the record and path in it; None for scratch
+    changed    paths of the local variables that the step changes
+    new, renumbers  as in `TracedStep`
     """
 
     kernel: Kernel
@@ -119,13 +119,14 @@ class Step:
     renumbers: bool
 
     def bind(self, records: Leaves, x: Tensor, g: Tensor, homes: dict[str, Tensor]) -> BoundStep:
-        """The step of one client, whose gradient's program reads the model at x and writes to g.
+        """Bind the step to one client. The gradient's program reads the model at x and writes to g.
 
-        `homes` is the memory of the variables that steps change, filled at the first step.
+        `homes` holds the client's copies of the variables that steps change: all its steps share
+        them, and the records that were given stay unchanged. Missing ones are added.
         """
         mine, down, me = records
-        # With the model in place, the kernel works on x itself: a launch begins by copying the
-        # client's y there, and ends by copying it to y's home. Otherwise y is a vector like others.
+        # With the model in place, the kernel updates x itself: a launch first copies the client's y
+        # to x, and at the end x to y's home. Otherwise y is a vector like the others.
         comes = goes = x
         if self.kernel.model_in_place:
             comes = mine["y"]
@@ -145,12 +146,11 @@ class Step:
 
 @dataclass(slots=True)
 class BoundStep:
-    """A local step of one client, ready to run as often as its numbers stay the same.
+    """A local step bound to one client; it can be repeated while the numbers stay the same.
 
-    step     what was bound
-    handle   the kernel that it runs, one of the two of `Code`
-    vectors  where the model is read and written before and after all steps, then the kernel's
-    local    the client's variables after the steps, in the memory where they change them
+    handle   of the kernel to run, one of the two in `Code`
+    vectors  the model's source before all steps, its target after them, then the kernel's vectors
+    local    the client's variables, in the memory that the steps update
     """
 
     step: Step
@@ -160,7 +160,7 @@ class BoundStep:
 
     @property
     def resumed(self) -> BoundStep:
-        """The same step from where the last launch ended, without its prologue."""
+        """The same step for the client's next launch: without prologue, from the last model."""
         _, goes, *others = self.vectors
         return BoundStep(self.step, self.step.code.handles[1], [goes, goes, *others], self.local)
 
@@ -173,7 +173,7 @@ def compile_step(
     client: Client,
     weight_decay: float,
 ) -> Step:
-    """The next local step of an algorithm, for all clients that have these numbers."""
+    """Compile the next local step, for all clients that have the same numbers as this one."""
     traced = trace_step(algorithm, local, down, me, client, weight_decay)
     kernel, code = compile_graph(traced.graph)
     values = {f"#{k}": value for k, value in enumerate(traced.constants)}
@@ -194,7 +194,7 @@ def _source(vector: str) -> tuple[int, str] | None:
 
 
 def _at_home(new: Struct, vectors: dict[str, Any], prefix: str = "") -> Struct:
-    """The variables after a step: vectors where steps change them, numbers as they became."""
+    """The variables after a step: vectors in their homes, numbers with their new values."""
 
     def value(name: str, after: Any) -> Any:
         if isinstance(after, Struct):

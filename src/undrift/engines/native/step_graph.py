@@ -1,4 +1,4 @@
-"""The arithmetic of a local step as a graph: what `direction` and `move` compute."""
+"""The graph of a local step: the arithmetic of `direction` and `move`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from functools import cached_property
 from itertools import count
 
 MODEL = "local.y"
-"""the variable at which an algorithm's path asks for gradients"""
+"""The variable that holds the client's model."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation on whole parameter vectors or on scalars.
+    """One operation on parameter vectors or scalars.
 
-    name    unique in its graph; an input has the name of its variable: `local.y`, `down.x`, `me.h`
+    name    unique in the graph; an input has the name of its variable: `local.y`, `down.x`, `me.h`
     op      `input`, `gradient` (of the loss, at a vector), or an operation of kernel.h
-    args    names of nodes, or of constants: `#0`, `#1`, ...
-    scalar  whether the result is a number rather than a vector
+    args    names of nodes or constants (`#0`, `#1`, ...)
+    scalar  whether the result is a scalar, not a vector
     """
 
     name: str
@@ -33,11 +33,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A local step. Passes make new graphs of it (passes.py).
+    """A local step. Passes (passes.py) return new graphs.
 
-    nodes     in an order in which they can be computed
-    outputs   pairs of a variable and the node whose value it has after the step
-    prologue  how many of the nodes are computed before a client's first step only
+    nodes     in topological order
+    outputs   pairs of a variable and the node with its value after the step
+    prologue  number of nodes, from the first, that are computed before a client's first step only
 
     Constants have no values here, so that one graph serves all step sizes and rounds.
     """
@@ -62,14 +62,14 @@ class Graph:
 
     @cached_property
     def uses(self) -> Counter[str]:
-        """How often each value is read, by nodes and as an output."""
+        """Number of readers of each value: nodes and outputs."""
         uses = Counter(arg for node in self.nodes for arg in node.args)
         uses.update(value for _, value in self.outputs)
         return uses
 
     @cached_property
     def invariant(self) -> set[str]:
-        """The loop-invariant nodes: those with the same value in all steps of a client."""
+        """Names of the loop-invariant nodes: they have the same value in all steps of a client."""
         varying = {variable for variable, _ in self.outputs}
         for node in self.nodes:
             if node.op == "gradient" or varying.intersection(node.args):
@@ -80,15 +80,15 @@ class Graph:
         return is_constant(arg) or self.named[arg].scalar
 
     def kinds(self, node: Node) -> str:
-        """The kinds of a node's arguments, a letter for each: v for vectors, s for scalars."""
+        """The kinds of a node's arguments as letters: v for vector, s for scalar."""
         return "".join("s" if self.is_scalar(arg) else "v" for arg in node.args)
 
     def vectors(self, node: Node) -> list[str]:
-        """The vectors that a node reads."""
+        """The arguments of a node that are vectors."""
         return [arg for arg in node.args if not self.is_scalar(arg)]
 
     def new_names(self) -> Iterator[str]:
-        """Names that no node has."""
+        """Unused names for new nodes."""
         return (name for k in count(len(self.nodes)) if (name := f"%{k}") not in self.named)
 
 

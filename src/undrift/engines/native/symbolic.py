@@ -1,4 +1,4 @@
-"""Symbols that stand for vectors: an algorithm's hooks run on them, which builds a graph."""
+"""Symbolic vectors: running an algorithm's hooks on them builds the graph of a local step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMUTATIVE = {"add", "mul", "max", "min"}
 
 
 class StepTracer:
-    """Collects the nodes of one local step, and the values of its constants."""
+    """Collects the nodes of a local step and the values of its constants."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -23,7 +23,7 @@ class StepTracer:
         self._numbers = count()
 
     def inputs(self, record: Struct, prefix: str) -> Struct:
-        """A record whose vectors are symbols, named after their paths: `local.y`, `me.opt.m`."""
+        """The record with its vectors replaced by symbols, named by path: `local.y`, `me.opt.m`."""
         fields: dict[str, Any] = {}
         for name, value in record.items():
             path = f"{prefix}.{name}"
@@ -39,7 +39,7 @@ class StepTracer:
         return Struct(**fields)
 
     def add(self, op: str, *args: Any, scalar: bool = False) -> Symbol:
-        """A new node: an operation on symbols and numbers."""
+        """Add a node: an operation on symbols and numbers."""
         name = f"%{next(self._numbers)}"
         names = tuple(a.name if isinstance(a, Symbol) else self._constant(a) for a in args)
         self.nodes.append(Node(name, op, names, scalar))
@@ -51,7 +51,7 @@ class StepTracer:
 
 
 class Symbol:
-    """A vector, or a number that depends on vectors."""
+    """A vector, or a scalar computed from vectors, whose value is not known while tracing."""
 
     __slots__ = ("name", "scalar", "tracer")
 
@@ -59,7 +59,7 @@ class Symbol:
         self.tracer, self.name, self.scalar = tracer, name, scalar
 
     def _with(self, op: str, other: Any, swapped: bool = False) -> Symbol:
-        """An operation on this and another symbol or number; vectors go first if they may."""
+        """A binary operation with a symbol or number; if commutative, vectors go first."""
         if isinstance(other, Tensor) and other.ndim == 0:
             other = float(other)
         if not isinstance(other, Symbol | float | int):
@@ -157,7 +157,7 @@ class Symbol:
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """torch.sqrt(v) is v.sqrt(), where that exists."""
+        """Call the method of the same name: torch.sqrt(v) is v.sqrt()."""
         method = getattr(cls, function.__name__, None)
         if method is None or not isinstance(args[0], Symbol):
             raise NotTraceable(f"a local step with torch.{function.__name__}")

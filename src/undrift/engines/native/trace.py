@@ -1,8 +1,8 @@
-"""Traces: the operators of one step of training in PyTorch, forward and backward.
+"""Traces the operators of one training step in PyTorch, forward and backward.
 
-While a step runs, every operator that reaches torch's kernels is noted with its arguments. A tensor
-is a window on a storage; so views cost nothing later, and what an operator reads and writes is
-known by storage.
+Every operator that reaches torch's kernels is recorded with its arguments. A tensor is treated as a
+view of a storage: calls depend on each other by the storages that they read and write, and views
+themselves need no call.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from undrift.training.task import Task
 
 
 class NotTraceable(Exception):
-    """Why a step cannot be traced; it runs in Python then."""
+    """A step cannot be traced, for the reason in the message; it then runs in Python."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One operator that ran: what it was given and what came out."""
+    """A call of an operator, with its arguments and results."""
 
     op: Any
     args: list[Any]
@@ -52,7 +52,7 @@ class Call:
 
     @property
     def written(self) -> list[Tensor]:
-        """Arguments that it changes in place."""
+        """The arguments that it changes in place."""
         return [
             t
             for arg, given in zip(self.op._schema.arguments, self.args, strict=True)
@@ -63,15 +63,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Trace:
-    """One step on one batch. Passes make new traces of it (fold.py, rows.py, memory.py).
+    """One step on one batch. Passes (fold.py, rows.py, memory.py) return new traces.
 
-    calls      the operators, in order
-    x          the vector of parameters
-    loss       the mean loss of the batch
-    gradients  pairs: the gradient of a parameter as backward made it, and where it is wanted
-    buffers    pairs: a buffer, and the tensor that holds its value after the step
-    homes      by storage: gradients that are computed where they are wanted
-    addresses  the addresses of the batch's rows, if the calls read these where they lie
+    calls      in order
+    x          parameter vector
+    loss       mean loss of the batch
+    gradients  pairs: a parameter's gradient from backward, and its slice of the gradient vector
+    buffers    pairs: a buffer, and the tensor with its value after the step
+    homes      storage → slice of the gradient vector that calls write instead of it
+    addresses  of the batch's rows, if calls read them in place
     """
 
     calls: list[Call]
@@ -103,7 +103,7 @@ class Trace:
 
     @property
     def varying(self) -> set[int]:
-        """The storages that others change between steps."""
+        """The storages that change between steps: parameters, batch and buffers."""
         buffers = [before for before, _ in self.buffers]
         return storages([self.x, self.inputs, self.targets, *buffers])
 
@@ -121,7 +121,7 @@ def trace_gradient(
     targets: Tensor,
     generator: torch.Generator,
 ) -> Trace:
-    """Run a step, with the parameters that the task has now, and note its operators."""
+    """Run one step at the task's current parameters and record its operators."""
     tracer = Tracer(generator)
     try:
         task.put(buffers)
@@ -146,7 +146,7 @@ def trace_gradient(
 
 
 class Tracer(Keyed):  # type: ignore[no-untyped-call]
-    """Notes every operator."""
+    """Records every operator."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__(generator)
@@ -164,7 +164,7 @@ class Tracer(Keyed):  # type: ignore[no-untyped-call]
         outs = list(result) if isinstance(result, tuple | list) else [result]
         if not all(out is None or isinstance(out, Tensor) for out in outs):
             raise NotTraceable(f"{op} looks at values")
-        # Other tensors on the same memory: autograd copies a gradient that somebody else holds.
+        # Aliases, not the tensors: autograd copies a gradient to which others hold a reference.
         self.calls.append(Call(op, [_alias(one) for one in given], [_alias(out) for out in outs]))
         return result
 
@@ -185,7 +185,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def storage(t: Tensor) -> int:
-    """Which storage a tensor is a window on."""
+    """The id of a tensor's storage."""
     try:
         return int(t.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):

@@ -1,4 +1,4 @@
-"""A trainer whose local steps are traced, compiled and run in C++."""
+"""The compiled engine's trainer: traces, compiles and runs local steps in C++."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from undrift.training.task import Task
 from undrift.training.trainer import ClientError, ClientStart, Trainer, Work, named
 
 SHAPES = 32
-"""Programs that are kept: one for each shape of a batch."""
+"""Size of the cache of programs: one for each shape of a batch."""
 
 STEPS = 256
-"""Compiled local steps that are kept: one for each set of numbers in them."""
+"""Size of the cache of compiled local steps: one for each set of numbers in them."""
 
 TRACING = Lock()
-"""One at a time, since a trace holds all that a step computes."""
+"""One trace at a time: it keeps all intermediate results of a step in memory."""
 
 
 class CompiledTrainer(Trainer):
-    """Runs all local steps of a client as one call, traced from PyTorch's own operators.
+    """Runs all local steps of a client in one C++ call.
 
-    The first batch of each shape is traced and checked against PyTorch itself. Models that cannot
-    be traced, and algorithms whose local step cannot, are trained as every trainer does.
+    The first batch of each shape is traced, and the program is compared with PyTorch. Models and
+    algorithms that cannot be traced are trained in Python, by the base class.
 
-    reasons  why everything (None), batches of a shape or an algorithm's clients run in Python
+    reasons  why training runs in Python; key: None for all of it, a batch shape, or an algorithm
     """
 
     def __init__(self, task: Task) -> None:
@@ -86,7 +86,7 @@ class CompiledTrainer(Trainer):
             _say(f"{algorithm!r} trains in Python: {reason}")
             return super().walks(algorithm, starts, down, keyed)
         except ClientError:
-            queue.run()  # if an earlier client fails as well, it is the one to name
+            queue.run()  # if an earlier client fails too, its error is raised: the first counts
             raise
         queue.run()
         return walked
@@ -99,9 +99,9 @@ class CompiledTrainer(Trainer):
         keyed: AbstractContextManager[object],
         queue: LaunchQueue,
     ) -> tuple[Struct, list[float]]:
-        """Queue a client's steps: its variables and losses, which are there once the queue has run.
+        """Queue a client's steps; returns its variables and losses, valid once the queue has run.
 
-        A client with batches for which there can be no program is trained in Python, at once.
+        A client with a batch that has no program is trained in Python instead, immediately.
         """
         work = start.work
         losses: list[float] = []
@@ -113,14 +113,14 @@ class CompiledTrainer(Trainer):
             program = self._program(inputs, targets, rows)
             if program is None:
                 queue.drop(work)
-                self.key(algorithm, work, "model")  # random numbers begin anew
+                self.key(algorithm, work, "model")  # restart the client's random numbers
                 return self.walk(algorithm, start, down, keyed)
             if k and one_by_one:
                 bound = self._bind(algorithm, start, bound.local, down, homes)
             elif k:
                 bound = bound.resumed
             queue.add(Launch(work, program, bound, inputs, targets, rows, losses))
-        if self.buffers:  # the programs have one set of them, so the next client has to wait
+        if self.buffers:  # all programs share one set of buffers: run before the next client's load
             queue.run()
             self._store(start.buffers)
         return bound.local, losses
@@ -133,7 +133,7 @@ class CompiledTrainer(Trainer):
         down: Struct,
         homes: dict[str, Tensor],
     ) -> BoundStep:
-        """The next local step of a client; clients with the same numbers share a compiled step."""
+        """The next local step of a client; the compiled step comes from the cache if possible."""
         client, decay = start.facts, start.work.local.weight_decay
         records = [dict(record.leaves()) for record in (local, down, start.me)]
         numbers = (
@@ -160,7 +160,7 @@ class CompiledTrainer(Trainer):
             buffers[name] = buffer.clone()
 
     def _program(self, inputs: Tensor, targets: Tensor, rows: Tensor) -> Program | None:
-        """The program for batches like those in these rows; None if there can be none."""
+        """The program for batches of this shape, compiled if new; None if that is impossible."""
         key = (rows.shape[1], inputs.shape[1:], inputs.dtype, targets.shape[1:], targets.dtype)
         if None in self.reasons or key in self.reasons:
             return None
@@ -169,7 +169,7 @@ class CompiledTrainer(Trainer):
                 with TRACING:
                     program = self._compile(inputs[rows[0]], targets[rows[0]])
                     torch.ops.undrift.trim()
-            except Exception as reason:  # whatever it is, PyTorch itself may do better
+            except Exception as reason:  # of any kind: PyTorch may still be able to run it
                 self.reasons[key] = str(reason)
                 _say(f"{type(self.task.model).__name__} trains in Python: {reason}")
                 return None
@@ -180,7 +180,7 @@ class CompiledTrainer(Trainer):
         return self.programs[key]
 
     def _compile(self, inputs: Tensor, targets: Tensor) -> Program:
-        """A new program, found to agree with PyTorch on another batch than it was traced with."""
+        """A new program, after comparing it with PyTorch on another batch than the traced one."""
         state, before = self.generator.get_state(), {k: v.clone() for k, v in self.buffers.items()}
         x = self.task.x.clone()
         try:
@@ -206,15 +206,15 @@ class CompiledTrainer(Trainer):
 
 @cache
 def _say(message: str) -> None:
-    """Tell something once, however many workers find it out."""
+    """Log a warning once per process, though every worker meets its cause."""
     logging.getLogger("undrift").warning(message)
 
 
 def _near(wanted: Tensor, got: Tensor) -> bool:
-    """Whether two results differ by rounding only, on the scale of the largest value.
+    """Whether two results differ by rounding only, relative to the largest value.
 
-    Values that are not finite tell nothing: whether a step can be traced must not depend on the
-    batch that a worker happens to meet first.
+    Values that are not finite are ignored: whether a step runs compiled must not depend on the
+    batch that a worker happens to get first.
     """
     known = wanted.isfinite()
     wanted, got = wanted[known].double(), got[known].double()
@@ -223,11 +223,11 @@ def _near(wanted: Tensor, got: Tensor) -> bool:
 
 
 Chunk = tuple[Tensor, Tensor, Tensor]
-"""Inputs, targets and, for each of some steps, the places of its batch in them."""
+"""Inputs, targets, and one row per step: positions of its batch in them."""
 
 
 def _chunks(work: Work, one_by_one: bool) -> Iterator[Chunk]:
-    """A client's steps, as many in a chunk as can be launched together."""
+    """A client's steps, in chunks that can be launched together: with batches of one shape."""
     data, batches = work.data, work.batches
     equal = isinstance(batches, np.ndarray)
     groups = [batches] if equal else (list(some) for _, some in groupby(batches, len))
@@ -244,7 +244,7 @@ def _chunks(work: Work, one_by_one: bool) -> Iterator[Chunk]:
 def _gathered(
     inputs: Tensor, targets: Tensor, rows: np.ndarray, groups: Iterable[Any], one_by_one: bool
 ) -> Iterator[Chunk]:
-    """Batches that are rows of these inputs and targets."""
+    """Chunks of batches that are rows of these inputs and targets."""
     for group in groups:
         places = torch.from_numpy(rows[np.asarray(group)])
         for some in places[:, None] if one_by_one else [places]:
@@ -252,7 +252,7 @@ def _gathered(
 
 
 def _augmented(work: Work, groups: Iterable[Any], one_by_one: bool) -> Iterator[Chunk]:
-    """Batches that are made anew for each step, a bounded number of them at a time."""
+    """Chunks of batches that are augmented anew for each step, up to CHUNK_BYTES each."""
     data, rng = work.data, stream(work.seed, "augmentation", work.t, work.client)
     for group in groups:
         size = data.example.nbytes * len(group[0])
