@@ -1,1 +1,1 @@
-"""Checks: the laws that every algorithm obeys, and replay on explicit inputs."""
+"""Checks of algorithms: laws that every algorithm must obey, and replay on explicit inputs."""

@@ -40,9 +40,9 @@ B = TypeVar("B")
 
 
 def check_algorithm(algorithm: Algorithm, laws: Iterable[str] | None = None) -> None:
-    """Check an algorithm against the laws, all of `LAWS` or those named.
+    """Check an algorithm against the named laws, or all of `LAWS`.
 
-    Raises `LawBroken` with every law that is broken; returns silently if none is.
+    Raises `LawBroken` with all laws that are broken; returns None if there are none.
 
     >>> import undrift
     >>> undrift.check_algorithm(undrift.AdaBest(mu=0.02, beta=0.96))
@@ -63,7 +63,7 @@ def check_algorithm(algorithm: Algorithm, laws: Iterable[str] | None = None) -> 
 
 
 def structure(algorithm: Algorithm) -> None:
-    """Records keep their fields, shapes and types, on the server, in memory and in messages."""
+    """Server state, client memory and messages keep their fields, shapes and types."""
     task, data = _problem()
     form = _form(algorithm.init_server(task.x0, task.groups))
     memory = _form(algorithm.init_client(task.x0))
@@ -79,7 +79,7 @@ def structure(algorithm: Algorithm) -> None:
 
 
 def purity(algorithm: Algorithm) -> None:
-    """No hook changes a record that it was given."""
+    """No hook changes its arguments."""
     for _ in _run(_Watched(algorithm), *_problem()):
         pass
 
@@ -90,7 +90,7 @@ def repeatable(algorithm: Algorithm) -> None:
 
 
 def order(algorithm: Algorithm) -> None:
-    """Which number a client has does not matter."""
+    """Results do not depend on how clients are numbered."""
     new = [3, 0, 6, 1, 5, 2, 4]  # client i becomes client new[i]
     renamed = [_CLIENTS[new.index(i)] for i in range(len(new))]
     plans = [
@@ -105,7 +105,7 @@ def order(algorithm: Algorithm) -> None:
 
 
 def engines(algorithm: Algorithm) -> None:
-    """Where and when clients run does not matter, nor how many workers there are."""
+    """Results do not depend on the engine, the order of clients or the number of workers."""
     kinds: list[Engine] = [Sequential(), _Backwards(), Threads(3), Compiled(1), Compiled(3)]
     plain, *threads, one, many = (
         list(_run(algorithm, *_problem(), engine=kind))[-1].state for kind in kinds
@@ -119,7 +119,7 @@ def engines(algorithm: Algorithm) -> None:
 
 
 def rejection(algorithm: Algorithm) -> None:
-    """A client whose update is not finite counts for nothing, and its memory stays."""
+    """A client whose update is not finite is ignored, and its memory does not change."""
     poison = [(np.full_like(x, np.nan) if i == 1 else x, y) for i, (x, y) in enumerate(_CLIENTS)]
     everyone, others = range(7), [0, 2, 3, 4, 5, 6]
     sick = _replay(algorithm, poison, [Plan(everyone), Plan(everyone)])
@@ -130,19 +130,19 @@ def rejection(algorithm: Algorithm) -> None:
 
 
 def stillness(algorithm: Algorithm) -> None:
-    """Where no client finds a gradient, all stays finite."""
+    """If all gradients are zero, all values stay finite."""
     clients = [(np.zeros_like(x), np.zeros(len(y))) for x, y in _CLIENTS]
     for snapshot in _replay(algorithm, clients, model="least_squares"):
         if snapshot.dropped:
             raise LawBroken(f"clients are dropped in round {snapshot.t}: {snapshot.dropped}")
         for name, value in [("x", snapshot.x), *snapshot.server.items()]:
-            # the similarity of updates that are all 0 is 0/0; the best so far starts at infinity
+            # Exceptions: the similarity of zero updates is 0/0; plateau's best starts at infinity.
             if name not in ("fedglad.gsi", "plateau.best") and not np.isfinite(value).all():
                 raise LawBroken(f"{name} is not finite after round {snapshot.t}")
 
 
 def storageless(algorithm: Algorithm) -> None:
-    """Client hooks never look at values, and messages have the size that they claim."""
+    """Client hooks never look at values, and messages have the declared size."""
     task, data = _problem()
     declared = messages(algorithm, len(task.x0))
     for round in _run(algorithm, task, data):
@@ -160,7 +160,7 @@ def storageless(algorithm: Algorithm) -> None:
 
 
 def restore(algorithm: Algorithm) -> None:
-    """A run saved half-way and restored goes on bit for bit."""
+    """A run that is saved and restored half-way ends with the same bits."""
     task, data = _problem()
     whole = list(_run(algorithm, task, data))[-1].state
     half = list(_run(algorithm, task, data, total=3))[-1].state
@@ -173,13 +173,13 @@ def restore(algorithm: Algorithm) -> None:
 
 
 def addresses(algorithm: Algorithm) -> None:
-    """Where in memory a state and the data lie does not matter."""
+    """Results do not depend on the memory addresses of state and data."""
     task, data = _wide_problem()
     elsewhere = replace(data)
     object.__setattr__(elsewhere, "inputs", misaligned(data.inputs))
     whole = list(_run(algorithm, task, data, total=2))[-1].state
     half = list(_run(algorithm, task, data, total=1))[-1].state
-    shift = count(1)  # each vector lies otherwise
+    shift = count(1)  # another misalignment for each vector
     half.server = half.server.map(
         lambda value: misaligned(value, next(shift)) if isinstance(value, Tensor) else value
     )
@@ -188,7 +188,7 @@ def addresses(algorithm: Algorithm) -> None:
 
 
 def precision(algorithm: Algorithm) -> None:
-    """In float32 the state is float32, and near to what float64 gives."""
+    """In float32 the state is float32, and close to that in float64."""
     for a, b in zip(_replay(algorithm), _replay(algorithm, dtype=torch.float32), strict=True):
         for name, value in [("x", b.x), *b.server.items()]:
             if isinstance(value, np.ndarray) and value.dtype != np.float32:
@@ -198,22 +198,22 @@ def precision(algorithm: Algorithm) -> None:
 
 
 def rescaling(algorithm: Algorithm) -> None:
-    """FedGLAD rescales the step, not what is recovered from models: that is made of mean.raw."""
+    """Inside FedGLAD, what is recovered from models uses mean.raw, not the rescaled mean.delta."""
     try:
         still, free = FedGLAD(algorithm, gamma=0.0), FedGLAD(algorithm, gamma=math.inf)
     except UndriftError:
-        return  # not defined around this one
+        return  # FedGLAD is not defined for this algorithm
     plain, same, other = (
         list(_run(one, *_problem(), total=2))[-1].state for one in (algorithm, still, free)
     )
     found = dict(_leaves(same))
     for name, value in _leaves(plain):
         if not np.array_equal(value, found[name], equal_nan=True):
-            raise LawBroken(f"{name} differs inside FedGLAD where nothing is rescaled")
+            raise LawBroken(f"{name} differs inside FedGLAD though nothing is rescaled")
     sent = dict(algorithm.download(other.server).leaves())
     for name, value in algorithm.download(plain.server).leaves():
         if name not in ("x", "xbar") and not np.array_equal(value, sent[name], equal_nan=True):
-            raise LawBroken(f"{name}, which clients are sent, is made of the rescaled mean.delta")
+            raise LawBroken(f"{name}, sent to clients, is computed from the rescaled mean.delta")
 
 
 LAWS: dict[str, Law] = {
@@ -237,7 +237,7 @@ LAWS: dict[str, Law] = {
 _RNG = np.random.default_rng(7)
 _SIZES = (4, 9, 5, 7, 6, 8, 5)
 _CLIENTS = [(_RNG.normal(i / 4, 1.0, (n, 3)), _RNG.integers(0, 3, n)) for i, n in enumerate(_SIZES)]
-_CLIENTS[0][1][0] = 2  # every class exists whatever was drawn
+_CLIENTS[0][1][0] = 2  # so that every class exists
 _COHORTS = [[0, 1, 3, 4, 6], [1, 2, 4, 5, 6], [], [0, 2, 3, 4, 5], [1, 3], list(range(7))]
 _ABSENT = [[5], [0, 3], [], [6], [], []]
 _PLANS = [
@@ -267,7 +267,7 @@ def _problem() -> tuple[Task, FederatedData]:
 
 
 def _wide_problem() -> tuple[Task, FederatedData]:
-    """One in float32 whose matrix products are large enough for vector instructions."""
+    """A problem in float32, with products large enough for vector instructions."""
     rng = np.random.default_rng(8)
     clients = [
         (rng.normal(0, 1, (n, 50)).astype(np.float32), y)
@@ -313,7 +313,7 @@ class _Backwards(Sequential):
 
 @dataclass(frozen=True)
 class _Watched(Part):
-    """An algorithm whose every hook is held to leave alone what it is given."""
+    """An algorithm whose hooks are checked not to change their arguments."""
 
     rank = 9
 
@@ -334,7 +334,7 @@ class _Watched(Part):
 
 
 def _tensors(given: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:
-    """All tensors in the arguments of a hook that hold numbers."""
+    """All tensors in the arguments of a hook; those with NaN cannot be compared and are skipped."""
     for value in given:
         if isinstance(value, Struct):
             for name, leaf in value.leaves():

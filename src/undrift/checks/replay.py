@@ -1,4 +1,4 @@
-"""Replay: any algorithm on fully explicit inputs, with all its state after every round."""
+"""Replay: runs an algorithm on explicit inputs and returns its state after every round."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from undrift.training.work import Batch, Local
 class Plan:
     """What happens in one round.
 
-    delivers    the clients whose updates arrive; none makes a void round
-    registered  the clients that exist in this round; all of them if not given
-    batches     for each delivering client, one list of sample positions a local step; clients that
-                are left out use all their samples in every step
+    delivers    clients whose updates arrive; may be empty
+    registered  clients that exist in this round; all of them if not given
+    batches     client → a list of sample positions for each local step; clients that are left out
+                use all their samples in every step
     """
 
     delivers: Sequence[int]
@@ -37,16 +37,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state after a round; arrays and numbers have the names they have in the algorithm.
+    """The state after a round, with the names that the algorithm uses.
 
     x       cloud model                       xbar    aggregate model
-    mean    mean update ḡ as the server's rule first sees it, before any rescaling (in FedNova,
-            per unit of work); None in a void round
+    mean    mean update ḡ before any rescaling (in FedNova, per unit of work); None if no client
+            delivered
     buffers the model's buffers (BatchNorm's running statistics) as one vector
     server  every other server statistic, by dotted path: "h", "c", "stats.m", "server_opt.v",
             "fedglad.B", "fedglad.gsi", "fedglad.factor", ...
-    clients the memory of every client, zeros before it first delivers: "h", "t", "a", "c", ...
-    dropped clients whose update was not finite, and why
+    clients the memory of every client, as `init_client` until it delivers: "h", "t", "a", "c", ...
+    dropped clients whose update was not finite → the reason
     """
 
     t: int
@@ -74,22 +74,22 @@ def replay(
     steps: int | Mapping[int, int] = 1,
     dtype: torch.dtype = torch.float64,
 ) -> list[Snapshot]:
-    """Run an algorithm with nothing left to chance, on the simulator's own code.
+    """Run an algorithm without any randomness, with the code that experiments use.
 
     algorithm   an `Algorithm`
-    clients     (inputs, targets) of each client; its place is its id
-    plans       one `Plan` a round
+    clients     (inputs, targets) of each client; its index is its id
+    plans       one `Plan` per round
     model       "softmax" (linear, cross-entropy, labels 0..C-1), "least_squares" (linear, half the
                 mean squared error) or any module; parameters are ordered as in the module, weights
                 before bias, row by row
-    loss        a name or a function of (outputs, targets); if not given, cross-entropy for whole
-                numbers as targets, and half the mean squared error for others
-    start       the start vector; zeros for the ready-made models, else the module's own parameters
-    groups      sizes of the parameter groups; one a parameter tensor if not given
+    loss        a name or a function of (outputs, targets); if not given, cross-entropy for integer
+                targets, else half the mean squared error
+    start       initial parameters; zeros for the models by name, else those of the module
+    groups      sizes of the parameter groups; one per parameter tensor if not given
     lr          local step size in round t: lr * lr_decay^(t-1)
     weight_decay  coupled L2, added to every gradient
-    steps       local steps where a plan gives no batches, one number or one a client (else 1)
-    dtype       float64 unless you ask for another
+    steps       local steps of clients without batches: a number, or client → number (else 1)
+    dtype       of all computations
     """
     if not isinstance(algorithm, Algorithm):
         raise UndriftError(f"{algorithm!r} is not an algorithm; undrift.algorithm(...) makes one")
@@ -138,7 +138,7 @@ def replay(
 
 @dataclass(frozen=True)
 class _Planned(Sampler):
-    """The cohorts of the plans."""
+    """Draws the cohorts of the plans."""
 
     plans: Sequence[Plan] = ()
 
@@ -148,7 +148,7 @@ class _Planned(Sampler):
 
 @dataclass(frozen=True)
 class _Script(Local):
-    """The batches of the plans."""
+    """Uses the batches of the plans."""
 
     plans: Sequence[Plan] = ()
     work: Sequence[int] = ()
@@ -165,7 +165,7 @@ def _or(value: Sequence[int] | None, default: Sequence[int]) -> Sequence[int]:
 
 
 def _check(t: int, plan: Plan, sizes: np.ndarray) -> None:
-    """Refuse a plan that cannot be meant."""
+    """Raise if a plan is inconsistent."""
     clients = len(sizes)
     registered = _or(plan.registered, range(clients))
     batches = plan.batches or {}
@@ -190,7 +190,7 @@ def _check(t: int, plan: Plan, sizes: np.ndarray) -> None:
 
 
 def _steps(steps: int | Mapping[int, int], clients: int) -> list[int]:
-    """The local steps of each client, where a plan gives no batches."""
+    """The number of local steps of each client without batches."""
     each = {i: steps.get(i, 1) if isinstance(steps, Mapping) else steps for i in range(clients)}
     for i, count in each.items():
         if not isinstance(count, int | np.integer) or count < 1:
@@ -199,7 +199,7 @@ def _steps(steps: int | Mapping[int, int], clients: int) -> list[int]:
 
 
 def _tensor(values: Any, dtype: torch.dtype, cast: bool = False) -> Tensor:
-    """Numbers as a tensor: fractions as `dtype`, whole numbers as they are unless `cast`."""
+    """Values as a tensor: floats as `dtype`, integers as int64 unless `cast`."""
     tensor = torch.as_tensor(values)
     return tensor.to(dtype) if cast or tensor.is_floating_point() else tensor.long()
 
