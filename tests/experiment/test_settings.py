@@ -237,7 +237,7 @@ def test_a_mistake_in_the_file_is_not_blamed_on_a_change(
         ("Uniform(5)", "Uniform(101)", ", lines 8 and 10: Experiment(sampler=Uniform("),
         ("rounds = 20", "validation = 100", ", lines 8 and 11: Experiment(partition="),
         ('sampler = "Uniform(5)"', "", ": sampler must be given; `undrift"),
-        ('"mlp"', "mlp", ", line 9, column 9: not valid TOML: 'mlp' is no value; texts"),
+        ('"mlp"', "mlp", ", line 9, column 9: not valid TOML: 'mlp' is not a value; write text"),
         ("20", "", ", line 11, column 10: not valid TOML: a value is missing"),
         ('"digits"', '"digits', ", line 7, column 15: not valid TOML: Illegal character '\\n'"),
         ("rounds = 20", "rounds = 20\nrounds = 3", ", line 12: rounds is given twice, fi"),

@@ -1,1 +1,1 @@
-"""Experiments: what to run, as values, names and files."""
+"""Experiments: their settings as objects, names and TOML files."""

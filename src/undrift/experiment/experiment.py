@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 
 REPORT_ONLY = ("target",)
-"""settings that change the report and no row, and so are no part of an experiment's identity"""
+"""Settings that change only the report, and so are not part of an experiment's identity."""
 
 
 @dataclass(frozen=True)
 class Experiment(Config):
-    """What is compared, on what, and how; nothing of where it runs.
+    """The settings of an experiment: all that results depend on, but not where it runs.
 
-    rounds, seeds   length of each run, and one run for every seed
+    rounds, seeds   rounds of each trial; every algorithm runs once for every seed
     every           rounds between two evaluations on the test data
     validation      clients that do not train; the deployed model is evaluated on their samples too
-    target          accuracy whose price in rounds, bytes and FLOPs is reported
-    dropout         chance that a client fails to deliver in a round
+    target          accuracy whose cost in rounds, bytes and FLOPs is reported
+    dropout         probability that a client fails to deliver in a round
     all_clients     also evaluate the mean of all clients' last models (costs memory)
-    fairness        also measure how accuracy is spread over the clients' own samples (costs time)
-    origin          the state of another run that all begin with, as `undrift fork` makes it
+    fairness        also measure how accuracy varies over the clients' own samples (costs time)
+    origin          state of another run from which all trials start, set by `undrift fork`
 
-    Wherever an object is expected, the text that names it will do: `sampler="Uniform(5)"`.
+    Objects may be given as text: `sampler="Uniform(5)"`.
     """
 
     _: KW_ONLY
@@ -87,7 +87,7 @@ class Experiment(Config):
         self._refuse_too_few_clients()
 
     def _refuse_too_few_clients(self) -> None:
-        """Partitions that say how many clients they make leave enough to hold out and to draw."""
+        """Raise if a partition with a known number of clients has too few to hold out and draw."""
         clients = getattr(self.partition, "clients", None)
         if clients is None:
             return
@@ -104,23 +104,23 @@ class Experiment(Config):
     def from_toml(
         cls, path: str | Path, changes: Mapping[str, Any] | None = None, *, flag: str = ""
     ) -> Experiment:
-        """The experiment in a TOML file, whose keys are the fields of this class.
+        """Read an experiment from a TOML file, whose keys are the fields of this class.
 
-        changes  settings to replace, such as `{"rounds": 20, "local.lr": 0.05}`; None, and a
-                 setting has its default
-        flag     what stands before a change where an error names it
+        changes  settings to replace, such as `{"rounds": 20, "local.lr": 0.05}`; None restores the
+                 default
+        flag     prefix of a change in error messages, such as "--set "
         """
         file = SettingsFile(path, {f.name: f.default is MISSING for f in fields(cls)})
         file.change(changes or {}, flag)
         return file.build(cls)
 
     def to_toml(self) -> str:
-        """The experiment as the file that `from_toml` reads, whole and always the same."""
+        """The experiment as TOML for `from_toml`, with all settings, in a fixed order."""
         local = {field.name: getattr(self.local, field.name) for field in fields(self.local)}
         return write(self.resolved() | {"local": local})
 
     def resolved(self) -> dict[str, Any]:
-        """The experiment as plain text and numbers, enough to repeat it."""
+        """All settings as plain text and numbers, enough to repeat the experiment."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         texts = {name: repr(plain[name]) for name in TEXTS}
         texts |= {"origin": repr(self.origin)} if self.origin else {}
@@ -129,7 +129,7 @@ class Experiment(Config):
 
     @property
     def hash(self) -> str:
-        """The experiment's identity: a hash of all settings that change its rows."""
+        """The experiment's identity: a hash of all settings except REPORT_ONLY."""
         return settings_hash(self.resolved())
 
     def evaluates(self, round: int) -> bool:
@@ -152,7 +152,7 @@ class Experiment(Config):
         return Task(model, suitable_loss(data.targets)), data
 
     def check(self) -> tuple[Task, FederatedData]:
-        """Refuse what cannot work before anything runs; the first seed's task and data."""
+        """Raise if the experiment cannot work; returns the task and data of the first seed."""
         from undrift.federation.rounds import require_quorum
         from undrift.keyed import Keyed
 
@@ -178,7 +178,7 @@ class Experiment(Config):
         return task, data
 
     def advice(self, data: FederatedData) -> str | None:
-        """What people should know of the settings on these data before they run, if anything."""
+        """A hint about settings that do not fit these data, if there is one."""
         largest, size = int(data.sizes.max()), self.local.batch_size
         if not self.local.fills or size <= largest:
             return None
@@ -196,7 +196,7 @@ def settings_hash(resolved: Mapping[str, Any]) -> str:
 
 
 def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
-    """The algorithms that are named, all different."""
+    """The algorithms, from objects or names; raises if one is given twice."""
     found: list[Algorithm] = []
     for position, one in enumerate(given):
         with at("algorithms", position):
@@ -214,5 +214,5 @@ def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
 
 
 def _words(source: Source) -> tuple[str, ...]:
-    """What the numbers in texts stand for, where the data set knows."""
+    """The vocabulary of a text data set, if known."""
     return source.transform.words if isinstance(source.transform, Sequences) else ()

@@ -1,4 +1,4 @@
-"""Where a forked experiment begins."""
+"""Origin: the state that a forked experiment starts from, as a setting."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from undrift.config import Config, flag, text, whole
 
 @dataclass(frozen=True)
 class Origin(Config):
-    """The state that every trial starts from: that of an algorithm of another run, after a round.
+    """The state that every trial starts from: that of another run's algorithm, after a round.
 
-    run        the other run: the hash of its experiment
-    fresh      whether only the model is taken over, and what algorithms remember begins anew
+    run        hash of the other run's experiment
+    fresh      whether to take over the model only, with new algorithm state
     """
 
     run: str = text()

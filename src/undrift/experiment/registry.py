@@ -16,7 +16,7 @@ OPTIMISERS = ("SGD", "HeavyBall", "SGDm", "Adagrad", "RMSProp", "Adam", "Yogi", 
 
 
 def _around_fedavg(part: Callable[..., object]) -> Callable[..., object]:
-    """A part that is put around FedAvg where nothing else is given."""
+    """The part, with FedAvg as its default inner algorithm."""
 
     @functools.wraps(part)
     def make(*given: object, **options: object) -> object:
@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 
 def algorithm(text: str) -> Algorithm:
-    """The algorithm that a text names; every algorithm's `repr` names itself.
+    """The algorithm with this name; the `repr` of an algorithm is a valid name.
 
     A part without an inner algorithm is put around FedAvg: `fedglad` is `FedGLAD(FedAvg())`.
     `SCAFFOLD/m` is `SCAFFOLDm()`.
@@ -67,7 +67,7 @@ def label(made: Algorithm) -> str:
 
 
 def labels(made: Sequence[Algorithm]) -> list[str]:
-    """Short names where they tell the algorithms apart, full ones elsewhere."""
+    """A label for each algorithm: the short name if it is unique among them, else the full one."""
     short = [label(one) for one in made]
     return [
         repr(one) if short.count(name) > 1 else name for one, name in zip(made, short, strict=True)

@@ -1,6 +1,6 @@
-"""Settings of an experiment as a TOML file: read strictly, changed one by one, written.
+"""Reads, changes and writes the settings of an experiment as a TOML file.
 
-Whatever is wrong is one sentence that begins with the line, or with the change, that is at fault.
+Every error is one sentence that begins with the line, or with the change, that caused it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
     "local": lambda text: parse(text, {"Local": Local}, "local work"),
     "sampler": lambda text: parse(text, SAMPLERS, "sampler"),
 }
-"""how texts become what an experiment is made of"""
+"""Setting → function that makes its object from text."""
 
 EXPECTED = {
     "data": 'a text such as "digits"',
@@ -45,12 +45,12 @@ EXPECTED = {
 T = TypeVar("T")
 
 WIDTH = 100
-LARGEST = 2**63 - 1  # TOML promises no more
+LARGEST = 2**63 - 1  # TOML guarantees 64-bit integers only
 TOO_LARGE = f"a number is larger than {LARGEST}, the largest that TOML has"
 
 
 def named(name: str, value: Any) -> Any:
-    """The object that a text names, or for `local` a table; objects stay as they are."""
+    """The object of a setting, from text (or a table, for `local`); objects stay as they are."""
     with at(name):
         if isinstance(value, str):
             return TEXTS[name](value)
@@ -63,14 +63,14 @@ def named(name: str, value: Any) -> Any:
 
 
 class SettingsFile:
-    """The settings in a TOML file, what they were changed to, and where each of them comes from.
+    """The settings in a TOML file, with changes, and where each of them was given.
 
-    values   by name, as a constructor takes them
-    changes  the setting that was changed, and how an error is to call the change
+    values   name → value, as for a constructor
+    changes  place of a changed setting → name of the change in error messages
     """
 
     def __init__(self, path: str | Path, known: Mapping[str, bool]) -> None:
-        """`known` says of every setting whether it must be given."""
+        """known: setting → whether it is required."""
         self.path, self.known = path, known
         self.changes: dict[Place, str] = {}
         self.text, self.values = _read(path)
@@ -80,7 +80,7 @@ class SettingsFile:
             self._refuse_swallowed()
 
     def _refuse_swallowed(self) -> None:
-        """A setting below the head of a table, where TOML makes it part of the table."""
+        """Raise for a setting below a table's header, which TOML makes part of the table."""
         for table, content in self.values.items():
             for name in content if isinstance(content, dict) else ():
                 if name in self.known:
@@ -88,7 +88,7 @@ class SettingsFile:
                         raise UndriftError(f"{name} is inside [{table}]; move it above [{table}]")
 
     def change(self, changes: Mapping[str, Any], flag: str = "") -> None:
-        """Replace settings by name, `{"rounds": 20, "local.lr": 0.05}`; None takes one away."""
+        """Replace settings by name, `{"rounds": 20, "local.lr": 0.05}`; None removes one."""
         parts: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             name, _, part = key.partition(".")
@@ -104,10 +104,10 @@ class SettingsFile:
             self._change_parts(name, new, flag)
 
     def _change_parts(self, name: str, new: dict[str, Any], flag: str) -> None:
-        """Replace fields of one object, all at once since some exclude each other."""
+        """Replace fields of one object, in one step as some exclude each other."""
         old: Any = None
         if name in TEXTS and name in self.values:
-            with self.blame():  # of the file, before the changes are known
+            with self.blame():  # before changes are registered: an error here is the file's
                 old = named(name, self.values[name])
         for part, value in new.items():
             self._called(flag, value, name, part)
@@ -123,12 +123,12 @@ class SettingsFile:
                 self.values[name] = replace(old, **new)
 
     def _called(self, flag: str, value: Any, *place: str) -> None:
-        """Remember a change, as errors are to call it."""
+        """Register a change, with its name in error messages."""
         shown = value if isinstance(value, str) else shortened(value)
         self.changes[place] = " ".join(f"{flag}{'.'.join(place)}={shown}".split())
 
     def build(self, make: Callable[..., T]) -> T:
-        """What is made of the settings."""
+        """Call `make` with the settings; raises if a required one is missing."""
         given = {name: value for name, value in self.values.items() if value is not None}
         missing = [name for name, must in self.known.items() if must and name not in given]
         if missing:
@@ -141,7 +141,7 @@ class SettingsFile:
 
     @contextlib.contextmanager
     def blame(self) -> Iterator[None]:
-        """Errors inside the block begin with where the settings at fault were given."""
+        """Errors inside the block begin with the line or change that caused them."""
         try:
             yield
         except UndriftError as error:
@@ -166,7 +166,7 @@ class SettingsFile:
 
     @cached_property
     def _lines(self) -> dict[Place, int]:
-        """The first line of everything in the file."""
+        """Place of a key → its first line in the file."""
         lines: dict[Place, int] = {}
         for place, line in find_keys(self.text):
             for depth in range(1, len(place) + 1):
@@ -175,7 +175,7 @@ class SettingsFile:
 
 
 def read_change(text: str) -> tuple[str, Any]:
-    """The name and value in `local.lr=0.05`; what is not a TOML value is a text."""
+    """The name and value in `local.lr=0.05`; a value that is not TOML is taken as text."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not name or not equals:
         raise UndriftError(f"--set {text}: write NAME=VALUE, such as local.lr=0.05")
@@ -189,7 +189,7 @@ def read_change(text: str) -> tuple[str, Any]:
 
 
 def write(settings: Mapping[str, Any]) -> str:
-    """Settings as a TOML file, tables last; those that are None are left out."""
+    """Settings as TOML, with tables last and without those that are None."""
     given = {name: value for name, value in settings.items() if value is not None}
     lines = [_line(name, one) for name, one in given.items() if not isinstance(one, dict)]
     for name, table in given.items():
@@ -218,7 +218,7 @@ def _literal(value: Any) -> str:
 
 
 def _read(path: str | Path) -> tuple[str, dict[str, Any]]:
-    """A file's text, and the settings in it."""
+    """The text of a file, and the settings in it."""
     text = ""
     try:
         text = Path(path).read_bytes().decode().replace("\r\n", "\n")
@@ -232,7 +232,7 @@ def _read(path: str | Path) -> tuple[str, dict[str, Any]]:
         reason = f"{path}: values are nested too deeply"
     except tomllib.TOMLDecodeError as error:
         reason = f"{path}{_not_toml(text, str(error))}"
-    except ValueError:  # of `int`; Python reads no number of more than 4300 digits
+    except ValueError:  # from `int`: Python does not parse numbers of more than 4300 digits
         digits = re.search(r"\d[\d_]{4299,}", text)
         line = text.count("\n", 0, digits.start() if digits else 0) + 1
         reason = f"{path}, line {line}: {TOO_LARGE}"
@@ -240,7 +240,7 @@ def _read(path: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def _not_toml(text: str, message: str) -> str:
-    """Where a text stops being TOML, and why."""
+    """Where and why a text is not valid TOML."""
     reason, line, column = re.fullmatch(  # type: ignore[union-attr]
         r"(.*?)(?: \(at (?:line (\d+), column (\d+)|end of document)\))?", message, re.DOTALL
     ).groups()
@@ -253,7 +253,8 @@ def _not_toml(text: str, message: str) -> str:
         reason = "a value is missing"
         if found:
             reason = (
-                f"{shortened(found)} is no value; texts have quotes, true and false small letters"
+                f"{shortened(found)} is not a value; write text in quotes, true and false in "
+                "lower case"
             )
     elif reason.startswith("Cannot"):
         first: dict[Place, int] = {}
@@ -266,18 +267,18 @@ def _not_toml(text: str, message: str) -> str:
 
 
 def _known(kind: str, given: Any, known: Any) -> None:
-    """Refuse the first name that does not exist."""
+    """Raise for the first unknown name."""
     for name in given:
         if name not in known:
             inside = {field.name for field in fields(Local)} if kind == "setting" else ()
             with at(name):
                 if name in inside:
-                    raise UndriftError(f"{name} belongs into [local]; write local.{name}")
+                    raise UndriftError(f"{name} belongs to [local]; write local.{name}")
                 raise UndriftError(unknown(kind, name, known))
 
 
 def _refuse_huge(value: Any, *place: str | int) -> None:
-    """Python has whole numbers of any size; TOML has not, and nothing here needs them."""
+    """Raise for integers of more than 64 bits, which Python has and TOML does not."""
     if isinstance(value, int) and abs(value) > LARGEST:
         with at(*place):
             raise UndriftError(TOO_LARGE)

@@ -1,4 +1,4 @@
-"""Where in a TOML file each key stands, which `tomllib` does not tell."""
+"""Finds the line of each key in a TOML file, which `tomllib` does not provide."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ END = Token("", 0)
 
 
 def find_keys(text: str) -> list[tuple[Place, int]]:
-    """Every key, table and array element of a valid TOML text with its line, as they come."""
+    """Every key, table and array element of a valid TOML text with its line, in order."""
     return _Finder(text).found
 
 
 class _Finder:
-    """Reads no more of TOML than brackets, keys, and where a value ends."""
+    """A parser for keys, tables and arrays; of other values it only finds the end."""
 
     def __init__(self, text: str) -> None:
         tokens, line = [], 1
@@ -62,11 +62,11 @@ class _Finder:
         return self.tokens[-1] if self.tokens else END
 
     def skip(self, *texts: str) -> bool:
-        """Whether the next token is one of these, which is then taken."""
+        """Consume the next token if it is one of these; returns whether it was."""
         return bool(self.tokens) and self.next.text in texts and bool(self.tokens.pop())
 
     def until(self, *texts: str) -> str:
-        """All text up to one of these tokens, which are left."""
+        """Consume and return all text before one of these tokens."""
         taken = []
         while self.tokens and self.next.text not in texts:
             taken.append(self.tokens.pop().text)
@@ -90,7 +90,7 @@ class _Finder:
         return table
 
     def entered(self, table: Place) -> Place:
-        """The last of an array of tables, or the table itself."""
+        """The place of a table; of an array of tables, that of its last one."""
         return (*table, self.lasts[table]) if table in self.lasts else table
 
     def pair(self, table: Place) -> None:
@@ -117,7 +117,7 @@ class _Finder:
 
 
 def _place(key: str) -> Place:
-    """A key as it is written, with dots and quotes, as a place."""
+    """The place of a key as written, with dots and quotes."""
     content, place = tomllib.loads(f"{key} = 0"), []
     while isinstance(content, dict):
         ((name, content),) = content.items()
