@@ -284,7 +284,7 @@ def test_a_damaged_checkpoint_or_memory_is_found(half: Path, whole: Path) -> Non
     slab.write_bytes(bytes(slab.stat().st_size))
     problems = verify(half).problems
     assert len(problems) == 2
-    assert all("needs the row of client" in problem.problem for problem in problems)
+    assert all("needs the record of client" in problem.problem for problem in problems)
     slab.unlink()
     assert "No such file" in verify(half).problems[0].problem
 

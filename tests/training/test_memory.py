@@ -330,7 +330,7 @@ def test_a_changed_bit_is_found(byte: int, bit: int) -> None:
         path.write_bytes(data)
         with Store.restore(folder, index) as store:
             assert bits(store[4]) == bits(record(2))
-            with pytest.raises(UndriftError, match=r"h\.slab: the row of client 3 .* checksum"):
+            with pytest.raises(UndriftError, match=r"h\.slab: the record of client 3 .* checksum"):
                 store[3]
 
 
@@ -345,7 +345,7 @@ def test_a_missing_or_short_file_is_refused_at_once(left: int | None, tmp_path: 
     if left is not None:
         path.write_bytes(data)
     for _ in range(2):  # and the folder is not held by the failed attempt
-        with pytest.raises(UndriftError, match=r"h\.slab: the row of client 4 .* file ends"):
+        with pytest.raises(UndriftError, match=r"h\.slab: the record of client 4 .* file ends"):
             Store.restore(tmp_path, index)
 
 

@@ -232,7 +232,7 @@ def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
                 ):
                     file.seek(int(slot) * size)
                     if zlib.crc32(file.read(size)) != crc:
-                        raise Damaged(f"needs the row of client {client} in {slab}, damaged")
+                        raise Damaged(f"needs the record of client {client} in {slab}, damaged")
         except OSError as error:
             raise Damaged(f"needs {slab}, which cannot be read ({error.strerror})") from None
 

@@ -1,8 +1,9 @@
-"""Client state: in memory up to a budget, in files beyond that.
+"""Storage of client state: in memory up to a budget, in files beyond that.
 
 Each tensor of a record has a slab, a file of equal slots; a record has the same slot in every slab.
 An in-memory table with a row for each client says which slot is current; `flush` copies it into an
-index, which a checkpoint saves.
+index, which a checkpoint saves. So a checkpoint costs the records that changed and a small index,
+not a copy of all clients' vectors.
 
 Crash safety: a slot that an index refers to is never overwritten. A new version of a record goes to
 a free slot, so every index restores bit for bit until `keep` is called without it, and a crash
@@ -121,7 +122,7 @@ class Store(Mapping[int, Struct]):
             return iter(sorted(self._places))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Store:
-        """A copy in a store without a folder."""
+        """A copy without a folder: two stores cannot share slabs, as each reuses slots."""
         copy = Store(budget=self.budget)
         for client, record in self.items():
             copy.put(client, record)
@@ -184,7 +185,7 @@ class Store(Mapping[int, Struct]):
         self.close()
 
     def _check(self, client: int, record: Struct) -> Struct:
-        """The record on the CPU; refuses one whose form differs from the others'."""
+        """The record as the store keeps it (see `_own`); raises if its form differs."""
         form, own = _form(client, record), record.map(_own)
         if not self._places:
             self._set_form(form)
@@ -193,7 +194,7 @@ class Store(Mapping[int, Struct]):
                 f"client {client}: the record is {form}, but all others are {self._form}; "
                 "all records of a store must have the same form"
             )
-        self._devices = record.map(_device)
+        self._devices = record.map(_device)  # where `__getitem__` returns records
         return own
 
     def _numbers_of(self, record: Struct) -> dict[str, Any]:
@@ -321,7 +322,7 @@ class Draft:
         """Add a client's record; at most one for each client."""
         store = self._store
         if store._bare and client in store and not any(record.leaves()):
-            return  # stateless algorithms: the store only records who took part
+            return  # stateless algorithms: the store only records which clients took part
         self._records[client] = record
         if len(self._records) * _cost(record) > store.budget:
             with store._mutex:
@@ -331,7 +332,7 @@ class Draft:
     def commit(self) -> None:
         """Put all records into the store."""
         store = self._store
-        with store._mutex:
+        with store._mutex:  # written ones need only a new row, their data stay in their slots
             for client, (numbers, slot, sums) in self._written.items():
                 row = store._update_row(client, numbers, slot)
                 row["sums"] = sums
@@ -381,6 +382,8 @@ def _own(value: Any) -> Any:
     """A tensor on the CPU, not a view of larger storage; a number unchanged."""
     if not isinstance(value, Tensor):
         return value
+    # No copy if possible: hooks never change a record in place. But a view would keep its whole
+    # storage in memory, which the budget does not count.
     tensor = value.detach().cpu().contiguous()
     return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 

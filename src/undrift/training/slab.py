@@ -1,8 +1,8 @@
-"""Slabs: files of equal slots, for records of a store that do not fit into memory.
+"""Slabs: files of equal slots, for the records of a `memory.Store` that do not fit into memory.
 
-A slab knows nothing of crashes: `memory.Store` decides which slot is free, and never overwrites one
-that an index refers to. `write` is not durable before `sync`, and a crash may leave a slot half
-written; the checksum, which the store keeps in its index, tells.
+Crash safety is the store's task: it decides which slot is free, and never overwrites one that an
+index refers to. `write` is durable only after `sync`. A crash may leave a slot half written, which
+the store detects by the checksum in its index.
 """
 
 from __future__ import annotations
@@ -89,6 +89,6 @@ class Slab:
 
     def damage(self, client: int, reason: str) -> Damaged:
         return Damaged(
-            f"{self}: the row of client {client} cannot be read ({reason}); restore the file from "
-            "a backup, or resume from another checkpoint"
+            f"{self}: the record of client {client} cannot be read ({reason}); restore the file "
+            "from a backup, or resume from another checkpoint"
         )
