@@ -13,6 +13,7 @@ import numpy as np
 
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.config.expressions import parse
+from undrift.config.own import code
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
@@ -25,6 +26,7 @@ from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import torch
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
+from undrift.training.losses import PREDICTS, OwnLoss, suitable_loss
 from undrift.training.work import Local
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 REPORT_ONLY = ("target",)
 """settings that change the report and no row, and so are no part of an experiment's identity"""
+
+LATER = ("loss",)
+"""settings that earlier versions did not have: where not given, they are no part of the identity"""
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,10 @@ class Experiment(Config):
     all_clients     also evaluate the mean of all clients' last models (costs memory)
     fairness        also measure how accuracy is spread over the clients' own samples (costs time)
     origin          the state of another run that all begin with, as `undrift fork` makes it
+    loss            of a batch, by name or your own; if not given, the usual one for the targets
 
-    Wherever an object is expected, the text that names it will do: `sampler="Uniform(5)"`.
+    Wherever an object is expected, the text that names it will do: `sampler="Uniform(5)"`, and
+    `model="./nets.py:Net"` for your own.
     """
 
     _: KW_ONLY
@@ -67,10 +74,12 @@ class Experiment(Config):
     all_clients: bool = flag(False)
     fairness: bool = flag(False)
     origin: Origin | None = member(Origin, None, optional=True)
+    loss: str | OwnLoss | None = None
 
     def __post_init__(self) -> None:
         for name in TEXTS:
-            object.__setattr__(self, name, named(name, getattr(self, name)))
+            if name != "loss" or self.loss is not None:
+                object.__setattr__(self, name, named(name, getattr(self, name)))
         if isinstance(self.origin, str):
             with at("origin"):
                 made = parse(self.origin, {"Origin": Origin}, "origin")
@@ -117,15 +126,20 @@ class Experiment(Config):
     def to_toml(self) -> str:
         """The experiment as the file that `from_toml` reads, whole and always the same."""
         local = {field.name: getattr(self.local, field.name) for field in fields(self.local)}
-        return write(self.resolved() | {"local": local})
+        return write(self.resolved() | {"local": local, "code": None})
 
     def resolved(self) -> dict[str, Any]:
         """The experiment as plain text and numbers, enough to repeat it."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        texts = {name: repr(plain[name]) for name in TEXTS}
-        texts |= {"origin": repr(self.origin)} if self.origin else {}
-        algorithms = [repr(one) for one in self.algorithms]
-        return plain | texts | {"algorithms": algorithms, "seeds": list(self.seeds)}
+        for name in (*TEXTS, "origin"):
+            if not isinstance(plain[name], str | None):
+                plain[name] = repr(plain[name])
+        plain["algorithms"] = [repr(one) for one in self.algorithms]
+        plain["seeds"] = list(self.seeds)
+        texts = [*plain["algorithms"], *(plain[name] or "" for name in TEXTS)]
+        if used := code([*texts, self.origin.algorithm if self.origin else ""]):
+            plain["code"] = used
+        return {k: v for k, v in plain.items() if v is not None or k not in LATER}
 
     @property
     def hash(self) -> str:
@@ -138,7 +152,7 @@ class Experiment(Config):
 
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
-        from undrift.training.task import Task, suitable_loss
+        from undrift.training.task import Task
 
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
@@ -149,7 +163,10 @@ class Experiment(Config):
         except UndriftError as error:
             why = str(error).removeprefix(f"{self.model!r}: ")
             raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
-        return Task(model, suitable_loss(data.targets)), data
+        usual = suitable_loss(data.targets)
+        chosen = usual if self.loss is None else self.loss
+        loss = chosen if isinstance(chosen, str) else chosen.function()
+        return Task(model, loss, predicts=PREDICTS.get(usual)), data
 
     def check(self) -> tuple[Task, FederatedData]:
         """Refuse what cannot work before anything runs; the first seed's task and data."""
