@@ -84,6 +84,8 @@ class Experiment(Config):
             with at("origin"):
                 made = parse(self.origin, {"Origin": Origin}, "origin")
             object.__setattr__(self, "origin", made)
+        if isinstance(self.origin, Origin):
+            algorithm(self.origin.algorithm)  # of which own code is found and vetted here
         super().__post_init__()
         for name, such in ("algorithms", '["fedavg", "adabest"]'), ("seeds", "[0, 1, 2]"):
             if not isinstance(getattr(self, name), list | tuple):
