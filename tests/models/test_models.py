@@ -21,7 +21,8 @@ from undrift.federation.sampling import Uniform
 from undrift.measure.cost import forward_flops
 from undrift.models import MODELS, Model, Shape
 from undrift.models.layers import ChannelsLast, Padded
-from undrift.training.task import Task, suitable_loss
+from undrift.training.losses import suitable_loss
+from undrift.training.task import Task
 from undrift.training.work import Local
 
 needs_transformers = pytest.mark.skipif(

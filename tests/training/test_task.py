@@ -16,7 +16,8 @@ from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import Round, rounds
 from undrift.federation.sampling import Uniform
-from undrift.training.task import CHUNK, PADDING, Task, next_token, suitable_loss
+from undrift.training.losses import PADDING, next_token, suitable_loss
+from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer, Work
 from undrift.training.work import Local
 

@@ -16,7 +16,8 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Sequential
 from undrift.federation.rounds import rounds
 from undrift.federation.sampling import Cohort, Sampler, Urn
-from undrift.training.task import Loss, Task, suitable_loss
+from undrift.training.losses import Loss, suitable_loss
+from undrift.training.task import Task
 from undrift.training.work import Batch, Local
 
 

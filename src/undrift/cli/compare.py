@@ -24,6 +24,7 @@ def compare(
     data: str = "digits",
     partition: str = "Dirichlet(clients=100, alpha=0.1)",
     model: str = "mlp",
+    loss: str | None = None,
     sampler: str = "Uniform(5)",
     rounds: Whole = Experiment.rounds,
     seeds: Whole = 3,
@@ -49,6 +50,9 @@ def compare(
     Example: undrift compare fedavg scaffold adabest --partition "Dirichlet(clients=100, alpha=0.1)"
     --sampler "Uniform(5)" --epochs 5 --rounds 200 --target 0.8
 
+    Your own code: undrift compare fedavg "./mine.py:Half(rate=0.3)" --model ./nets.py:Net --loss
+    ./nets.py:huber --data ./mydata.py:load, or package.module:Name, wherever a name goes.
+
     To keep it as a file: undrift compare fedavg adabest --epochs 5 --dry-run > mine.toml
 
     Parameters
@@ -59,6 +63,9 @@ def compare(
         How the samples are shared out among clients; `undrift list partitions`.
     model
         Network; `undrift list models`.
+    loss
+        What training makes small; if not given, cross_entropy for classes, next_token for texts,
+        squared_error for numbers; or mse, or your own function.
     sampler
         Which clients take part in a round; `undrift list samplers`.
     rounds

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import track
 
-from undrift.cli.running import Options, this_command
+from undrift.cli.running import Options, OwnFiles, this_command
 from undrift.cli.running import run as go
 from undrift.cli.whole import Whole
 from undrift.data.files.fetch import use_data_dir
@@ -29,6 +29,7 @@ def fork(
     rounds: Whole | None = None,
     fresh: bool = False,
     out: Path | None = None,
+    code: OwnFiles = (),
     options: Options = Options(),
 ) -> None:
     """Start a new run from the state that another one had after a round.
@@ -55,16 +56,20 @@ def fork(
         Take over the model alone.
     out
         Folder for the results and the report; runs/HASH if not given.
+    code
+        A file of your own that the other run uses, if you have not run it here before.
     """
     from undrift.runs.fork import forked, plant
 
     options = replace(options, data_dir=options.data_dir or last_data_dir(run))
     use_data_dir(options.data_dir)
-    experiment = forked(run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh)
+    experiment = forked(
+        run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh, code=code
+    )
     folder = out or Path("runs") / experiment.hash
     console = Console(stderr=True, quiet=options.json_)
     total = at * len(experiment.seeds)
-    planting = plant(experiment, folder, run, this_command())
+    planting = plant(experiment, folder, run, this_command(), code)
     try:
         with terminable():
             for _ in track(planting, "to the fork", total, console=console):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from undrift.cli.running import Options
+from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
 from undrift.runs.identity import last_data_dir, stored_experiment
 
 
-def resume(run: Path, /, *, options: Options = Options()) -> None:
+def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -> None:
     """Go on with a run that was interrupted, from its last checkpoint.
 
     Example: undrift resume runs/3f2a90c1d7be
@@ -23,6 +23,8 @@ def resume(run: Path, /, *, options: Options = Options()) -> None:
     ----------
     run
         Run directory; `undrift ls` lists them.
+    code
+        A file of your own that the run uses, such as ./mine.py, if you have not run it here before.
     """
     data_dir = options.data_dir or last_data_dir(run)
-    go(stored_experiment(run), run, replace(options, data_dir=data_dir))
+    go(stored_experiment(run, code), run, replace(options, data_dir=data_dir))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from undrift.runs.runner import Event
 
 
+OwnFiles = Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Options:

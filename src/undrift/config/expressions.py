@@ -1,4 +1,4 @@
-"""Parser of expressions that name objects: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`."""
+"""Parser of expressions that name objects: `AdaBest(mu=0.02)`, `fedglad+./mine.py:Half`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import ast
 import functools
 import inspect
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from undrift.config import Config, UndriftError, shortened, unknown
+from undrift.config import Config, UndriftError, own, shortened, unknown
 
 T = TypeVar("T")
 
@@ -20,13 +21,16 @@ def parse(
     names: Mapping[str, Callable[..., T]],
     kind: str = "algorithm",
     elsewhere: Mapping[str, str] | None = None,
+    adapt: Callable[[Any], Callable[..., Any]] = lambda own: own,
 ) -> T:
     """Make the object that `text` names: `AdaBest(mu=0.02)`, `adabest`, `fedglad+fedadam`.
 
     The text is parsed as a tree of calls and literals; it is never evaluated. Names are those of
     `names`; case and underscores do not matter. `a+b+c` is a(b(c)), `a(x=1)+b` is a(b, x=1).
+    `./mine.py:Half` and `package.module:Half` are users' own (`undrift.config.own`).
 
     elsewhere  parameter -> hint, for parameters that users expect here but that are set elsewhere
+    adapt      makes a user's own class or function what is called here
     """
     folded = {_fold(name): make for name, make in names.items()}
 
@@ -87,6 +91,8 @@ def parse(
         )
 
     def find(name: str) -> Callable[..., Any]:
+        if found := own.REFERENCE.fullmatch(name):
+            return adapt(own.load(found["place"], found["name"]))
         if _fold(name) not in folded:
             raise UndriftError(unknown(kind, name, names))
         return folded[_fold(name)]
@@ -115,8 +121,7 @@ def parse(
             raise UndriftError(f"{_name(make)}: {error}") from None
 
     try:
-        with warnings.catch_warnings(action="error"):  # `0.1if` is only a SyntaxWarning
-            tree = ast.parse(text.strip(), mode="eval")
+        tree = _tree(text.strip())
         if any(isinstance(node, ast.Constant) and _huge(node.value) for node in ast.walk(tree)):
             raise UndriftError(f"{shortened(text)}: a number is too large")
         built = build(tree.body)
@@ -129,6 +134,24 @@ def parse(
     if not isinstance(built, Config):
         raise UndriftError(f"{shortened(text)} is a plain value, not a {kind}")
     return built  # type: ignore[return-value]
+
+
+def _tree(text: str) -> ast.Expression:
+    """The parsed text, with references to users' own code as names."""
+    found: dict[str, str] = {}
+
+    def hide(reference: re.Match[str]) -> str:
+        if not reference["place"]:
+            return reference[0]
+        found[f"own{len(found)}_"] = reference[0].strip()
+        return next(reversed(found))
+
+    with warnings.catch_warnings(action="error"):  # `0.1if` is only a SyntaxWarning
+        tree = ast.parse(own.REFERENCE.sub(hide, text), mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = found.get(node.id, node.id)
+    return tree
 
 
 def _huge(value: Any) -> bool:

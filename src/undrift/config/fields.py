@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from undrift.config.errors import UndriftError, shortened
+from undrift.config.own import reference
 
 Check = Callable[[Any], Any]
 """Returns the value, converted if necessary; raises ValueError that says what it must be."""
@@ -127,7 +128,7 @@ class Config:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__repr__ = Config.__repr__  # type: ignore[method-assign]  # keeps @dataclass from adding its own
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # keeps @dataclass from adding its own
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -154,7 +155,7 @@ class Config:
                 shown.append(repr(value) if bare else f"{field.name}={value!r}")
             elif value != field.default:
                 shown.append(f"{field.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{reference(type(self)) or type(self).__name__}({', '.join(shown)})"
 
 
 def _field(default: Any, check: Check) -> Any:

@@ -16,6 +16,7 @@ test        the share to test on, 0 <= test < 1, drawn at random with `seed`; wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,29 @@ import torch
 from torch import Tensor
 
 from undrift.config import UndriftError
+from undrift.config.calls import OwnCall
 from undrift.data.federated import Transform
 from undrift.data.files.tables import read_table
 from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
+
+
+@dataclass(frozen=True)
+class OwnData(OwnCall):
+    """A user's own function that returns a `Source`, a data set, or arrays for `from_arrays`."""
+
+    offers = ("seed",)
+
+    def load(self, seed: int) -> Source:
+        made = self.call(seed=seed)
+        if isinstance(made, tuple) and len(made) in (2, 3):
+            return from_arrays(*made)
+        if not hasattr(made, "load"):
+            raise UndriftError(
+                f"{self!r} returned {type(made).__name__}; return undrift.data.own.from_arrays(...)"
+            )
+        source: Source = made.load(seed)
+        return source
 
 
 def from_arrays(

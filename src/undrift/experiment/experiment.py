@@ -13,6 +13,7 @@ import numpy as np
 
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.config.expressions import parse
+from undrift.config.own import code
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
@@ -25,6 +26,7 @@ from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import torch
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
+from undrift.training.losses import PREDICTS, OwnLoss, suitable_loss
 from undrift.training.work import Local
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 REPORT_ONLY = ("target",)
 """Settings that change only the report, and so are not part of an experiment's identity."""
+
+LATER = ("loss",)
+"""settings that earlier versions did not have: where not given, they are no part of the identity"""
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,9 @@ class Experiment(Config):
     all_clients     also evaluate the mean of all clients' last models (costs memory)
     fairness        also measure how accuracy varies over the clients' own samples (costs time)
     origin          state of another run from which all trials start, set by `undrift fork`
+    loss            of a batch, by name or your own; by default the usual one for the targets
 
-    Objects may be given as text: `sampler="Uniform(5)"`.
+    Objects may be given as text: `sampler="Uniform(5)"`, or `model="./nets.py:Net"` for your own.
     """
 
     _: KW_ONLY
@@ -67,14 +73,18 @@ class Experiment(Config):
     all_clients: bool = flag(False)
     fairness: bool = flag(False)
     origin: Origin | None = member(Origin, None, optional=True)
+    loss: str | OwnLoss | None = None
 
     def __post_init__(self) -> None:
         for name in TEXTS:
-            object.__setattr__(self, name, named(name, getattr(self, name)))
+            if name != "loss" or self.loss is not None:
+                object.__setattr__(self, name, named(name, getattr(self, name)))
         if isinstance(self.origin, str):
             with at("origin"):
                 made = parse(self.origin, {"Origin": Origin}, "origin")
             object.__setattr__(self, "origin", made)
+        if isinstance(self.origin, Origin):
+            algorithm(self.origin.algorithm)  # of which own code is found and vetted here
         super().__post_init__()
         for name, such in ("algorithms", '["fedavg", "adabest"]'), ("seeds", "[0, 1, 2]"):
             if not isinstance(getattr(self, name), list | tuple):
@@ -117,15 +127,20 @@ class Experiment(Config):
     def to_toml(self) -> str:
         """The experiment as TOML for `from_toml`, with all settings, in a fixed order."""
         local = {field.name: getattr(self.local, field.name) for field in fields(self.local)}
-        return write(self.resolved() | {"local": local})
+        return write(self.resolved() | {"local": local, "code": None})
 
     def resolved(self) -> dict[str, Any]:
         """All settings as plain text and numbers, enough to repeat the experiment."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        texts = {name: repr(plain[name]) for name in TEXTS}
-        texts |= {"origin": repr(self.origin)} if self.origin else {}
-        algorithms = [repr(one) for one in self.algorithms]
-        return plain | texts | {"algorithms": algorithms, "seeds": list(self.seeds)}
+        for name in (*TEXTS, "origin"):
+            if not isinstance(plain[name], str | None):
+                plain[name] = repr(plain[name])
+        plain["algorithms"] = [repr(one) for one in self.algorithms]
+        plain["seeds"] = list(self.seeds)
+        texts = [*plain["algorithms"], *(plain[name] or "" for name in TEXTS)]
+        if used := code([*texts, self.origin.algorithm if self.origin else ""]):
+            plain["code"] = used
+        return {k: v for k, v in plain.items() if v is not None or k not in LATER}
 
     @property
     def hash(self) -> str:
@@ -138,7 +153,7 @@ class Experiment(Config):
 
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
-        from undrift.training.task import Task, suitable_loss
+        from undrift.training.task import Task
 
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
@@ -149,7 +164,10 @@ class Experiment(Config):
         except UndriftError as error:
             why = str(error).removeprefix(f"{self.model!r}: ")
             raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
-        return Task(model, suitable_loss(data.targets)), data
+        usual = suitable_loss(data.targets)
+        chosen = usual if self.loss is None else self.loss
+        loss = chosen if isinstance(chosen, str) else chosen.function()
+        return Task(model, loss, predicts=PREDICTS.get(usual)), data
 
     def check(self) -> tuple[Task, FederatedData]:
         """Raise if the experiment cannot work; returns the task and data of the first seed."""

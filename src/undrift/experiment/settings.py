@@ -19,25 +19,35 @@ from undrift.config import Config, UndriftError, at, shortened, unknown
 from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
-from undrift.data.sources import dataset
+from undrift.data.sources import dataset, own_data
 from undrift.experiment.toml import Place, find_keys
 from undrift.federation.sampling import SAMPLERS
-from undrift.models import MODELS
+from undrift.models import MODELS, OwnModel
+from undrift.training.losses import OwnLoss, loss
 from undrift.training.work import Local
 
-TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
+TEXTS: dict[str, Callable[[str], Config | DataSet | str]] = {
     "data": dataset,
     "partition": lambda text: parse(text, PARTITIONS, "partition"),
-    "model": lambda text: parse(text, MODELS, "model"),
+    "model": lambda text: parse(text, MODELS, "model", adapt=OwnModel.adapt),
+    "loss": loss,
     "local": lambda text: parse(text, {"Local": Local}, "local work"),
     "sampler": lambda text: parse(text, SAMPLERS, "sampler"),
 }
 """Setting → function that makes its object from text."""
 
+OWN: dict[str, Callable[[Any], Callable[[], Any]]] = {
+    "data": own_data,
+    "model": OwnModel.adapt,
+    "loss": OwnLoss.adapt,
+}
+"""what users' own classes and functions become"""
+
 EXPECTED = {
     "data": 'a text such as "digits"',
     "partition": 'a text such as "Dirichlet(clients=100, alpha=0.1)"',
-    "model": 'a text such as "mlp"',
+    "model": 'a text such as "mlp" or "./nets.py:Net"',
+    "loss": 'a text such as "cross_entropy" or "./nets.py:huber"',
     "local": 'a table with lr, epochs, batch_size ..., or a text such as "Local(lr=0.1)"',
     "sampler": 'a text such as "Uniform(5)"',
 }
@@ -54,6 +64,8 @@ def named(name: str, value: Any) -> Any:
     with at(name):
         if isinstance(value, str):
             return TEXTS[name](value)
+        if callable(value) and name in OWN:
+            return OWN[name](value)()
         if name == "local" and isinstance(value, dict):
             _known("setting of local", value, [field.name for field in fields(Local)])
             return Local(**value)

@@ -4,6 +4,7 @@ from undrift.models.distilbert import DistilBERT
 from undrift.models.flat import MLP, Linear
 from undrift.models.images import AdaBestCNN, FedGBOCNN, FedGLADCNN
 from undrift.models.model import Model, Shape
+from undrift.models.own import OwnModel
 from undrift.models.resnet import ResNet56
 from undrift.models.text import BiLSTM, FedGBOGRU, StackOverflowLSTM
 
@@ -34,6 +35,7 @@ __all__ = [
     "FedGLADCNN",
     "Linear",
     "Model",
+    "OwnModel",
     "ResNet56",
     "Shape",
     "StackOverflowLSTM",

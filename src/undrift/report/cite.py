@@ -69,7 +69,7 @@ def cite(texts: Iterable[str], version: str) -> str:
 
     A text is what the settings of a run hold, such as "FedGLAD(AdaBest(mu=0.02))".
     """
-    names = [name for text in texts for name in re.findall(r"\w+(?=\()", text)]
+    names = [name for text in texts for name in re.findall(r"(?<![:\w])\w+(?=\()", text)]
     keys = dict.fromkeys(key for name in names for key in WORKS.get(name, ()))
     own = _OWN.replace("VERSION", re.sub(r"[^\w.+-]", "", version))
     return "\n\n".join([own, *(ENTRIES[key] for key in keys)]) + "\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from undrift import arithmetic
-from undrift.config import UndriftError
+from undrift.config import UndriftError, own
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import REPORT_ONLY, Experiment
@@ -21,6 +21,7 @@ from undrift.runs.checksums import Checksums
 from undrift.runs.entries import Row, TrialKey, is_failure, is_session
 from undrift.runs.identity import facts_of, refuse_another
 from undrift.runs.layout import RunFile
+from undrift.runs.own_code import remember
 from undrift.runs.rows import MetricsFile
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.lock import Lock
@@ -61,6 +62,7 @@ class RunFolder:
         try:
             refuse_another(folder, self.facts)  # again: it was not locked at the first check
             self._open(task, data)
+            remember(self.facts.get("code", {}))
         except BaseException:
             self._lock.close()
             raise
@@ -152,12 +154,14 @@ class RunFolder:
 
     def begin(self, **session: Any) -> str | None:
         """Add this session to environment.json; returns a warning if its rounding may differ."""
-        here = {
+        here: dict[str, Any] = {
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "cores": os.cpu_count(),
         }
+        if "code" in self.facts:
+            here["code"] = {place: str(own.path(place)) for place in self.facts["code"]}
         bits = arithmetic.facts() | {"engine": session.get("rounding", "")}
         self.sessions.append(here | session | {"arithmetic": bits})
         self._write(RunFile.ENVIRONMENT, self.sessions)

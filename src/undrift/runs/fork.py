@@ -17,7 +17,7 @@ from undrift.experiment.registry import algorithm, labels
 from undrift.federation.rounds import State, start
 from undrift.runs import checkpoint
 from undrift.runs.folder import RunFolder, trial_name
-from undrift.runs.identity import stored_experiment, stored_sessions
+from undrift.runs.identity import own_code, stored_experiment, stored_sessions
 from undrift.runs.layout import checkpoint_files, origin_file, round_of, trial_folder
 from undrift.runs.origin import carry, first_state
 from undrift.runs.runner import engine_of
@@ -33,6 +33,7 @@ def forked(
     source: str | None = None,
     rounds: int | None = None,
     fresh: bool = False,
+    code: Sequence[Path] = (),
 ) -> Experiment:
     """The experiment of a fork: the other run's settings with these changes.
 
@@ -41,8 +42,9 @@ def forked(
     source      the algorithm of the other run whose state is used; needed if the run has several
     rounds      last round of the fork; that of the other run if not given
     fresh       whether to take over the model only, and not what algorithms remember
+    code        files of the user's own, as for `stored_experiment`
     """
-    other = stored_experiment(run)
+    other = stored_experiment(run, code)
     first = other.origin.round if other.origin else 1
     if not first <= round <= other.rounds:
         raise UndriftError(f"--at {round}: {run} has the rounds {first} to {other.rounds}")
@@ -56,17 +58,18 @@ def forked(
 
 
 def plant(
-    experiment: Experiment, folder: Path, run: Path, command: str = ""
+    experiment: Experiment, folder: Path, run: Path, command: str = "", code: Sequence[Path] = ()
 ) -> Iterator[tuple[int, int]]:
     """Write the folder of a fork with the states that it starts from, one for each seed.
 
     States come from the other run's checkpoints; rounds between a checkpoint and the fork are
     computed again. Yields (seed, round) after each of these.
     """
-    other, origin = stored_experiment(run), experiment.origin
+    other, origin = stored_experiment(run, code), experiment.origin
     if origin is None:
         raise UndriftError("this experiment is not a fork; make one with `forked`")
-    source = algorithm(origin.algorithm)
+    with own_code(run, code):
+        source = algorithm(origin.algorithm)
     engine = make_engine(engine_of(stored_sessions(run)))  # its rounding is part of the state
     first = experiment.check()
     task, data = first

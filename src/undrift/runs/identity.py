@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from undrift.experiment.registry import labels
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import is_session
 from undrift.runs.layout import RunFile
+from undrift.runs.own_code import edited, vetted
 from undrift.runs.reading import FORMAT, read_experiment, read_names
 from undrift.system.files import writing
 
@@ -56,11 +58,14 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
             raise UndriftError(f"{folder} has other files in it; choose another folder with --out")
         return
     found = read_experiment(path)
+    for place, began_with in _texts(found.get("code")).items():
+        if facts.get("code", {}).get(place, began_with) != began_with:
+            raise UndriftError(edited(folder, place))
     for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
-        if key not in REPORT_ONLY and found.get(key) != facts[key]:
+        if key not in REPORT_ONLY and found.get(key) != facts.get(key):
             raise UndriftError(
                 f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
-                f"{_told(facts[key])}; choose another folder with --out"
+                f"{_told(facts.get(key))}; choose another folder with --out"
             )
     _refuse_edited(path, found, facts["hash"])
     for key in DATA:
@@ -71,8 +76,11 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
             )
 
 
-def stored_experiment(folder: Path) -> Experiment:
-    """The experiment of a run directory; raises if its settings were edited."""
+def stored_experiment(folder: Path, code: Sequence[Path] = ()) -> Experiment:
+    """The experiment of a run directory; raises if its settings were edited.
+
+    code  the user's own files that it may execute, beside those that the user ran before
+    """
     path, toml = folder / RunFile.EXPERIMENT, folder / RunFile.SETTINGS
     found = read_experiment(path)
     texts = {field.name: found[field.name] for field in fields(Experiment) if field.name in found}
@@ -81,8 +89,11 @@ def stored_experiment(folder: Path) -> Experiment:
             raise UndriftError(f"{path} lacks {field.name}; restore the file from a backup")
     texts["algorithms"] = list(read_names(path, found["algorithms"]))
     try:
-        experiment = Experiment(**texts)
+        with own_code(folder, code):
+            experiment = Experiment(**texts)
     except UndriftError as error:
+        if found.get("code"):
+            raise
         raise UndriftError(
             f"{folder} cannot be resumed from its settings alone ({error}); "
             "run the same experiment with the same folder from Python"
@@ -95,6 +106,19 @@ def stored_experiment(folder: Path) -> Experiment:
             "then written again"
         )
     return experiment
+
+
+def own_code(folder: Path, named: Sequence[Path] = ()) -> AbstractContextManager[None]:
+    """Within, users' own code is loaded as this run may load it."""
+    paths = [_texts(session.get("code")) for session in stored_sessions(folder)]
+    recorded = _texts(read_experiment(folder / RunFile.EXPERIMENT).get("code"))
+    return vetted(folder, recorded, paths[-1] if paths else {}, named)
+
+
+def _texts(value: Any) -> dict[str, str]:
+    """A table of texts from a file; nothing if it is something else."""
+    table = value if isinstance(value, dict) else {}
+    return {key: one for key, one in table.items() if isinstance(one, str)}
 
 
 def _refuse_edited(path: Path, found: Mapping[str, Any], expected: str) -> None:

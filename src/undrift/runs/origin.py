@@ -10,6 +10,7 @@ from undrift.core import Algorithm
 from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm
 from undrift.later import torch
+from undrift.runs.identity import own_code
 from undrift.runs.layout import origin_file
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def first_state(
         )
     state = checkpoint.load(path)
     try:
-        source = algorithm(origin.algorithm)
+        with own_code(run):
+            source = algorithm(origin.algorithm)
         return carry(state, source, made, task, fresh=origin.fresh, folder=folder)
     finally:
         state.close()

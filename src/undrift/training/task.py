@@ -4,49 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, unknown
 from undrift.data.federated import Transform
-
-Loss = Callable[[Any, Tensor], Tensor]
-"""loss(outputs, targets): the mean over the batch."""
+from undrift.training.losses import LOSSES, PADDING, PREDICTS, Loss, Predicts
 
 CHUNK = 256
 """Samples per forward pass in evaluation; more is slower and takes more memory."""
-
-PADDING = -100
-"""Target id ignored by loss and accuracy (torch's `ignore_index`)."""
-
-
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Half the mean squared error."""
-    return 0.5 * ((outputs.reshape(targets.shape) - targets) ** 2).mean()
-
-
-def next_token(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy over all tokens except PADDING: scores (N, C, T), targets (N, T)."""
-    scores, tokens = outputs.transpose(1, 2).flatten(0, 1), targets.flatten().long()
-    total = nn.functional.cross_entropy(scores, tokens, ignore_index=PADDING, reduction="sum")
-    return total / (tokens != PADDING).sum().clamp(min=1)
-
-
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": nn.functional.cross_entropy,
-    "next_token": next_token,
-    "squared_error": squared_error,
-}
-
-
-def suitable_loss(targets: Tensor) -> str:
-    """The name of the loss for float targets, rows of tokens, or one class per sample."""
-    if targets.is_floating_point():
-        return "squared_error"
-    return "next_token" if targets.ndim > 1 else "cross_entropy"
 
 
 class Task:
@@ -55,6 +24,7 @@ class Task:
     x0        initial trainable parameters as one vector
     x, g      current parameters and gradients as vectors; the module's tensors are views of them,
               so that a step copies nothing
+    predicts  what the outputs stand for, which accuracy depends on; that of the loss if not given
     buffers0  initial buffers (running statistics) as one vector, which the server averages;
               buffers with persistent=False are constants and stay in the module
     groups    sizes of FedGLAD's parameter groups, in order; one group per tensor if not given
@@ -67,6 +37,7 @@ class Task:
         model: nn.Module,
         loss: str | Loss = "cross_entropy",
         *,
+        predicts: Predicts | None = None,
         groups: Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         device: str | torch.device = "cpu",
@@ -76,8 +47,9 @@ class Task:
         if isinstance(loss, str) and loss not in LOSSES:
             raise UndriftError(unknown("loss", loss, LOSSES))
         self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
-        self.classifies = loss == "cross_entropy"
-        self.predicts = self.classifies or loss == "next_token"
+        predicts = predicts or PREDICTS.get(str(loss), "values")
+        self.classifies = predicts == "classes"
+        self.predicts = predicts != "values"
         model = copy.deepcopy(model).to(device=device, dtype=dtype)
         self._buffers = _buffers(model)
         trained = {k: p for k, p in model.named_parameters() if p.requires_grad}

@@ -8,6 +8,7 @@ from typing import Any
 
 from undrift.config import UndriftError, shortened, unknown
 from undrift.config.expressions import parse
+from undrift.config.own import references
 from undrift.data.source import DataSet
 from undrift.data.sources.agnews import AGNews
 from undrift.data.sources.cifar import CIFAR10, CIFAR100
@@ -55,6 +56,9 @@ def dataset(text: str) -> DataSet:
     Hyphens, underscores and case of the name do not matter. The `repr` of a data set is such an
     expression.
     """
+    if any(references(text)):
+        own: DataSet = parse(text, {}, "data set", adapt=own_data)
+        return own
     if re.search(r"[/\\]|\.(csv|parquet|gz|npz?|json|txt)$", text.partition("(")[0].strip()):
         raise UndriftError(
             f"{shortened(text)} is a file; give the name of a data set, such as mnist with "
@@ -67,6 +71,13 @@ def dataset(text: str) -> DataSet:
         raise UndriftError(unknown("data set", name, SOURCES))
     made: DataSet = parse(_fold(name) + rest, folded, "data set")
     return made
+
+
+def own_data(own: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes a data set of a user's own function or class."""
+    from undrift.data.own import OwnData  # which needs torch
+
+    return OwnData.adapt(own)
 
 
 def _fold(name: str) -> str:
@@ -90,4 +101,5 @@ __all__ = [
     "Synthetic",
     "TinyShakespeare",
     "dataset",
+    "own_data",
 ]

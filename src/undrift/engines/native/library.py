@@ -15,11 +15,12 @@ from pathlib import Path
 import torch
 
 from undrift.config import UndriftError
-from undrift.system.cache import cache_folder
+from undrift.system.cache import cache_folder, refuse_strangers
 from undrift.system.files import replace_file
 
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
 HEADERS = sorted(Path(__file__).parent.glob("*.h"))
+NOT_LOADED = "the fast engine is not loaded from there"
 FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC")
 
 
@@ -37,12 +38,12 @@ def problem() -> str | None:
     try:
         library = folder() / f"undrift-{fingerprint()}.so"
         library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _refuse_strangers(library.parent)
+        refuse_strangers(library.parent, NOT_LOADED)
         if not _whole(library):
             with FileLock(library.with_suffix(".lock")):
                 if not _whole(library):
                     _compile(library)
-        _refuse_strangers(library)
+        refuse_strangers(library, NOT_LOADED)
         torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
     except UndriftError as error:
         return str(error)
@@ -54,18 +55,6 @@ def problem() -> str | None:
 def folder() -> Path:
     """The folder of compiled libraries."""
     return cache_folder() / "native"
-
-
-def _refuse_strangers(path: Path) -> None:
-    """Raise if other users could have written the file or folder: its code would run as ours."""
-    if os.name == "nt":
-        return  # Windows has other permissions
-    found = path.stat()
-    if found.st_uid not in (os.getuid(), 0) or found.st_mode & 0o022:
-        raise UndriftError(
-            f"{path} belongs to another user, or others may write to it, so the fast engine is "
-            f"not loaded from there; `chmod go-w` it, or set UNDRIFT_CACHE to a folder of your own"
-        )
 
 
 def _whole(library: Path) -> bool:
