@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from undrift.later import np
 from undrift.report import Run, read_run
 from undrift.report.read import Arm, TrialRecord
 from undrift.report.text import printable

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +20,7 @@ from undrift.data.partition.partitions import PARTITIONS, federate
 from undrift.data.partition.saved import PartitionFile
 from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
+from undrift.later import np
 from undrift.report.figures import write_partition
 from undrift.system.extras import require
 

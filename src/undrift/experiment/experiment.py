@@ -9,8 +9,6 @@ from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.config.expressions import parse
 from undrift.core import Algorithm
@@ -22,7 +20,7 @@ from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
-from undrift.later import torch
+from undrift.later import np, torch
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
 from undrift.training.work import Local
