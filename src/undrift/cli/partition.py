@@ -21,7 +21,6 @@ from undrift.data.partition.saved import PartitionFile
 from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
 from undrift.later import np
-from undrift.report.figures import write_partition
 from undrift.system.extras import require
 
 partition_app = App(name="partition", help="See, save and share partitions.")
@@ -130,6 +129,8 @@ def _spread(values: np.ndarray) -> dict[str, float | None]:
 
 
 def _drawn(counts: np.ndarray, path: Path) -> Path:
+    from undrift.report.figures import write_partition
+
     require("matplotlib", "report", "--figure")
     try:
         write_partition(counts, path)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from undrift.cli.running import Options
 from undrift.cli.running import run as go
-from undrift.runs.identity import last_data_dir, stored_experiment
 
 
 def resume(run: Path, /, *, options: Options = Options()) -> None:
@@ -24,5 +23,7 @@ def resume(run: Path, /, *, options: Options = Options()) -> None:
     run
         Run directory; `undrift ls` lists them.
     """
+    from undrift.runs.identity import last_data_dir, stored_experiment
+
     data_dir = options.data_dir or last_data_dir(run)
     go(stored_experiment(run), run, replace(options, data_dir=data_dir))

@@ -15,9 +15,7 @@ from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.source import DataSet, Source
-from undrift.data.text.words import Sequences
 from undrift.experiment.origin import Origin
-from undrift.experiment.registry import algorithm
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import np, torch
@@ -195,6 +193,8 @@ def settings_hash(resolved: Mapping[str, Any]) -> str:
 
 def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
     """The algorithms that are named, all different."""
+    from undrift.experiment.registry import algorithm
+
     found: list[Algorithm] = []
     for position, one in enumerate(given):
         with at("algorithms", position):
@@ -213,4 +213,6 @@ def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
 
 def _words(source: Source) -> tuple[str, ...]:
     """What the numbers in texts stand for, where the data set knows."""
+    from undrift.data.text.words import Sequences
+
     return source.transform.words if isinstance(source.transform, Sequences) else ()

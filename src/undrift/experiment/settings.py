@@ -19,14 +19,20 @@ from undrift.config import Config, UndriftError, at, shortened, unknown
 from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
-from undrift.data.sources import dataset
 from undrift.experiment.toml import Place, find_keys
 from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS
 from undrift.training.work import Local
 
+
+def _data(text: str) -> DataSet:
+    from undrift.data.sources import dataset
+
+    return dataset(text)
+
+
 TEXTS: dict[str, Callable[[str], Config | DataSet]] = {
-    "data": dataset,
+    "data": _data,
     "partition": lambda text: parse(text, PARTITIONS, "partition"),
     "model": lambda text: parse(text, MODELS, "model"),
     "local": lambda text: parse(text, {"Local": Local}, "local work"),
