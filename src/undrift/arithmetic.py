@@ -18,10 +18,8 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import numpy as np
-
 from undrift._version import __version__
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
 P = ParamSpec("P")
 T = TypeVar("T")

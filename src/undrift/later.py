@@ -1,14 +1,17 @@
-"""Lazy import of torch.
+"""Lazy import of torch and NumPy.
 
-Modules that name and describe an experiment (algorithms, models, data sets, partitions) use
-`from undrift.later import torch`, so that the command line can list and check them without the
-seconds that `import torch` takes. Modules that train import torch itself.
+Modules that name, describe and read experiments (algorithms, models, data sets, partitions,
+reports) use `from undrift.later import np, torch`, so that the command line can list and check
+them without the time that these imports take. Modules that train import torch and NumPy
+themselves.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+__all__ = ["Later", "NDArray", "Tensor", "nn", "np", "torch"]
 
 
 class Later:
@@ -22,10 +25,12 @@ class Later:
 
 
 if TYPE_CHECKING:
-    import torch as torch
-    from torch import Tensor as Tensor
-    from torch import nn as nn
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
 else:
-    Tensor = Any  # for annotations
+    NDArray = Tensor = Any  # for annotations
+    np = Later("numpy")
     torch = Later("torch")
     nn = Later("torch.nn")

@@ -10,9 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
-from undrift.later import torch
+from undrift.later import np, torch
 
 
 def stream(seed: int, purpose: str, *where: int) -> np.random.Generator:

@@ -15,6 +15,7 @@ import pytest
 from tests.report.directory import make_run
 from undrift.cli.app import COMMANDS, application, main
 from undrift.cli.compare import compare as COMPARE
+from undrift.cli.listing import KINDS
 from undrift.experiment.experiment import Experiment
 from undrift.runs.identity import stored_experiment
 from undrift.runs.runner import run
@@ -183,7 +184,7 @@ def test_a_folder_with_other_things_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("kind", ["algorithms", "data", "models", "partitions", "samplers"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["list", kind, "--json"])
     rows = json.loads(capsys.readouterr().out)
@@ -199,28 +200,54 @@ def test_a_diverging_run_ends_with_a_failure(tmp_path: Path) -> None:
     assert all(failure["reason"] for failure in failures)
 
 
-def test_only_what_trains_loads_torch(tmp_path: Path) -> None:
+def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
+    """Torch only to train, NumPy only to read numbers, and for help next to nothing."""
     one = str(make_run(tmp_path / "runs" / "one"))
+    stages: list[tuple[list[list[str]], list[str]]] = [  # and what only later stages may import
+        (
+            [["--help"], ["--version"], ["comparr"], ["--hlep"], ["resume", "--help"]],
+            ["undrift.experiment"],
+        ),
+        (
+            [
+                *([command, "--help"] for command in ("compare", "run", "demo", "fork", "verify")),
+                *(["compare", "fedavg", "--lrr", "1"], ["run", "no.toml"]),
+            ],
+            ["undrift.data.sources", "undrift.data.text", "undrift.experiment.registry"],
+        ),
+        ([["partition", "--help"]], ["undrift.report"]),
+        (
+            [
+                *([command, "--help"] for command in COMMANDS),
+                *(["list", kind] for kind in KINDS),
+                *(["data", "list"], ["data", "where", "mnist"]),
+                *(["compare", "adabezt"], ["cost", "adabezt"], ["compare", "fedavg", "--dry-run"]),
+                *(["compare", "fedavg", f"--{kind}", "no"] for kind in ("data", "model")),
+                *(["compare", "fedavg", "--partition", "no"], ["ls", str(tmp_path)]),
+                *(["show", "no"], ["watch", "no", "--port", "-1"]),
+            ],
+            ["undrift.cli.progress", "undrift.runs.trackers", "undrift.runs.identity"],
+        ),
+        ([["resume", "no"]], ["numpy"]),
+        (
+            [["ls", str(tmp_path / "runs")], ["show", one], ["diff", one, one], ["cite", one]],
+            ["torch"],
+        ),
+    ]
     lines = [
-        *(["--help"], ["--version"], ["comparr"], ["--hlep"]),
-        *([command, "--help"] for command in COMMANDS),
-        *(["list", kind] for kind in ("algorithms", "data", "models", "partitions", "samplers")),
-        *(["ls", str(tmp_path / "runs")], ["show", one], ["diff", one, one], ["cite", one]),
-        *(["data", "list"], ["data", "where", "mnist"]),
-        *(["compare", "fedavg", "--lrr", "1"], ["compare", "adabezt"], ["cost", "adabezt"]),
-        *(["compare", "fedavg", f"--{kind}", "no"] for kind in ("data", "model", "partition")),
-        *(["compare", "fedavg", "--dry-run"], ["run", "no.toml"]),
-        *(["show", "no"], ["resume", "no"], ["watch", "no", "--port", "-1"]),
+        (line, [name for _, later in stages[stage:] for name in later])
+        for stage, (asked, _) in enumerate(stages)
+        for line in asked
     ]
     script = """if True:
         import json, sys
         from undrift.cli.app import main
-        for line in json.load(sys.stdin):
+        for line, never in json.load(sys.stdin):
             try:
                 main(line)
             except SystemExit as end:
                 assert end.code in (None, 0, 2), (line, end.code)
-            assert "torch" not in sys.modules, line
+            assert not (imported := sys.modules.keys() & never), (line, imported)
         """
     asked = subprocess.run(
         [sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import App, Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -20,7 +19,7 @@ from undrift.data.files import fetch as files
 from undrift.data.source import DataSet, Source
 from undrift.data.sources import SOURCES, dataset
 from undrift.data.sources.file_set import FileSet
-from undrift.later import Tensor
+from undrift.later import Tensor, np
 
 data_app = App(name="data", help="Show, fetch and find data sets.")
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from undrift.later import np
 from undrift.report import Run, read_run
 from undrift.report.read import Arm, TrialRecord
 from undrift.report.text import printable
-from undrift.runs.identity import stored_sessions
 
 NOT_SETTINGS = {"name", "hash", "command", "version", "format"}
 """what may differ between two runs of one experiment"""
@@ -164,6 +163,8 @@ def _cause(a: Path, b: Path, size: float) -> Iterator[str]:
 
 def _arithmetic(folder: Path) -> dict[str, list[str]]:
     """What decided the bits of a run, with all values that its sessions had; old runs tell none."""
+    from undrift.runs.identity import stored_sessions
+
     found: dict[str, list[str]] = {}
     for session in stored_sessions(folder):
         told = session.get("arithmetic")

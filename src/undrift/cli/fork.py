@@ -14,8 +14,6 @@ from rich.progress import track
 from undrift.cli.running import Options, OwnFiles, this_command
 from undrift.cli.running import run as go
 from undrift.cli.whole import Whole
-from undrift.data.files.fetch import use_data_dir
-from undrift.runs.identity import last_data_dir
 from undrift.system.signals import terminable
 
 
@@ -59,7 +57,9 @@ def fork(
     code
         A file of your own that the other run uses, if you have not run it here before.
     """
+    from undrift.data.files.fetch import use_data_dir
     from undrift.runs.fork import forked, plant
+    from undrift.runs.identity import last_data_dir
 
     options = replace(options, data_dir=options.data_dir or last_data_dir(run))
     use_data_dir(options.data_dir)

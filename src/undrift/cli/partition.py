@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
@@ -21,7 +20,7 @@ from undrift.data.partition.partitions import PARTITIONS, federate
 from undrift.data.partition.saved import PartitionFile
 from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
-from undrift.report.figures import write_partition
+from undrift.later import np
 from undrift.system.extras import require
 
 partition_app = App(name="partition", help="See, save and share partitions.")
@@ -130,6 +129,8 @@ def _spread(values: np.ndarray) -> dict[str, float | None]:
 
 
 def _drawn(counts: np.ndarray, path: Path) -> Path:
+    from undrift.report.figures import write_partition
+
     require("matplotlib", "report", "--figure")
     try:
         write_partition(counts, path)

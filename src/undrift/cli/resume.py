@@ -7,7 +7,6 @@ from pathlib import Path
 
 from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
-from undrift.runs.identity import last_data_dir, stored_experiment
 
 
 def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -> None:
@@ -26,5 +25,7 @@ def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -
     code
         A file of your own that the run uses, such as ./mine.py, if you have not run it here before.
     """
+    from undrift.runs.identity import last_data_dir, stored_experiment
+
     data_dir = options.data_dir or last_data_dir(run)
     go(stored_experiment(run, code), run, replace(options, data_dir=data_dir))

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from undrift.cli.progress import show_progress
 from undrift.cli.whole import Whole
 from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.runs.layout import RunFile
-from undrift.runs.trackers import Trackers
 from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.runs.runner import Event
+    from undrift.runs.trackers import Trackers
 
 
 OwnFiles = Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)]
@@ -52,9 +51,11 @@ class Options:
 
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
+    from undrift.cli.progress import show_progress
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
     from undrift.runs.runner import run as go
+    from undrift.runs.trackers import Trackers
 
     use_data_dir(options.data_dir)
     folder = out or Path("runs") / experiment.hash

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from undrift.arithmetic import aligned
 from undrift.config import UndriftError
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
-Transform = Callable[[Tensor, np.random.Generator | None], Tensor]
+Transform: TypeAlias = "Callable[[Tensor, np.random.Generator | None], Tensor]"
 """Stored inputs of a batch to model inputs: scaling, and in local training, where a generator is
 given, augmentation."""
 

@@ -6,10 +6,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
 from undrift.data.federated import Transform
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from undrift.data.federated import Transform
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
 WHITE = 255
 """Largest pixel value, scaled to 1 before normalisation."""

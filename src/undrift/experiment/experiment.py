@@ -9,8 +9,6 @@ from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.config.expressions import parse
 from undrift.config.own import code
@@ -18,12 +16,10 @@ from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.source import DataSet, Source
-from undrift.data.text.words import Sequences
 from undrift.experiment.origin import Origin
-from undrift.experiment.registry import algorithm
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
-from undrift.later import torch
+from undrift.later import np, torch
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
 from undrift.training.losses import PREDICTS, OwnLoss, suitable_loss
@@ -84,6 +80,8 @@ class Experiment(Config):
                 made = parse(self.origin, {"Origin": Origin}, "origin")
             object.__setattr__(self, "origin", made)
         if isinstance(self.origin, Origin):
+            from undrift.experiment.registry import algorithm
+
             algorithm(self.origin.algorithm)  # of which own code is found and vetted here
         super().__post_init__()
         for name, such in ("algorithms", '["fedavg", "adabest"]'), ("seeds", "[0, 1, 2]"):
@@ -215,6 +213,8 @@ def settings_hash(resolved: Mapping[str, Any]) -> str:
 
 def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
     """The algorithms, from objects or names; raises if one is given twice."""
+    from undrift.experiment.registry import algorithm
+
     found: list[Algorithm] = []
     for position, one in enumerate(given):
         with at("algorithms", position):
@@ -233,4 +233,6 @@ def _algorithms(given: Sequence[Algorithm | str]) -> tuple[Algorithm, ...]:
 
 def _words(source: Source) -> tuple[str, ...]:
     """The vocabulary of a text data set, if known."""
+    from undrift.data.text.words import Sequences
+
     return source.transform.words if isinstance(source.transform, Sequences) else ()

@@ -19,15 +19,27 @@ from undrift.config import Config, UndriftError, at, shortened, unknown
 from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
-from undrift.data.sources import dataset, own_data
 from undrift.experiment.toml import Place, find_keys
 from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS, OwnModel
 from undrift.training.losses import OwnLoss, loss
 from undrift.training.work import Local
 
+
+def _data(text: str) -> DataSet:
+    from undrift.data.sources import dataset
+
+    return dataset(text)
+
+
+def _own_data(own: Callable[..., Any]) -> Callable[..., Any]:
+    from undrift.data.own import OwnData
+
+    return OwnData.adapt(own)
+
+
 TEXTS: dict[str, Callable[[str], Config | DataSet | str]] = {
-    "data": dataset,
+    "data": _data,
     "partition": lambda text: parse(text, PARTITIONS, "partition"),
     "model": lambda text: parse(text, MODELS, "model", adapt=OwnModel.adapt),
     "loss": loss,
@@ -37,7 +49,7 @@ TEXTS: dict[str, Callable[[str], Config | DataSet | str]] = {
 """Setting → function that makes its object from text."""
 
 OWN: dict[str, Callable[[Any], Callable[[], Any]]] = {
-    "data": own_data,
+    "data": _own_data,
     "model": OwnModel.adapt,
     "loss": OwnLoss.adapt,
 }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-
-import numpy as np
+from typing import TypeAlias
 
 from undrift.config import Config, UndriftError, real, whole
+from undrift.later import np
 
-Ids = np.ndarray
+Ids: TypeAlias = "np.ndarray"
 """Client ids, as integers."""
 
 

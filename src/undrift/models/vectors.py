@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from undrift.config import UndriftError
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
 
 def read_words(path: str | Path) -> list[str]:

@@ -9,9 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.palette import ink, inks
 from undrift.report.read import Run

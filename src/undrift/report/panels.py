@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from undrift.later import NDArray, np
 from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODELS, QUANTITIES
 from undrift.report.figures import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-import numpy as np
-
+from undrift.later import np
 from undrift.report.panels import group_names
 from undrift.report.read import Arm, Run
 from undrift.report.score import ACCURACY

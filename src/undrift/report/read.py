@@ -10,10 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from undrift.config import UndriftError, shortened
+from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.rows import Floats, Rows
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score

@@ -7,17 +7,15 @@ import os
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, BinaryIO, TypeAlias
 
 from undrift.config import UndriftError
+from undrift.later import NDArray, np
 from undrift.measure.quantities import KEYS, LISTS, METRICS
 from undrift.runs.layout import RunFile
 from undrift.runs.reading import broken, is_json, is_number, is_whole, missing, parsed
 
-Floats = NDArray[np.float64]
+Floats: TypeAlias = "NDArray[np.float64]"
 TrialKey = tuple[str, int]
 
 

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from undrift.later import np
 from undrift.measure.quantities import QUANTITIES, Quantity
 from undrift.report.student import Bounds, Estimate
 

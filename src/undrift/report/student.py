@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from undrift.later import np
 
 LEAST_SEEDS = 3
 """for an interval: with two seeds, Student's t is off by any amount"""

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from undrift.config import UndriftError, unknown
+from undrift.later import np
 from undrift.report.read import Arm, Run, TrialRecord
 from undrift.report.rows import Floats
 from undrift.report.score import ACCURACY, Score

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-import numpy as np
-from numpy.typing import NDArray
-
 from undrift.config import UndriftError
+from undrift.later import NDArray, np
 from undrift.runs.layout import RunFile
 
 FORMAT = 1

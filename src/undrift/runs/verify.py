@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from undrift.config import UndriftError
 from undrift.experiment.experiment import settings_hash
+from undrift.later import np
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import TrialKey, is_failure, is_session
 from undrift.runs.layout import RunFile, checkpoint_files

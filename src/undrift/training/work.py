@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-
-import numpy as np
+from typing import TypeAlias
 
 from undrift.config import Config, choice, real, whole
+from undrift.later import np
 from undrift.rng import stream
 
-Batch = np.ndarray
+Batch: TypeAlias = "np.ndarray"
 """Positions in the client's own samples."""
 
 

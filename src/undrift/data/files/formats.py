@@ -21,9 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import numpy as np
-
 from undrift.config import UndriftError
+from undrift.later import np
 
 LIMIT = 1 << 31
 """Largest size of a file, or of a member of an archive, after decompression, bytes."""

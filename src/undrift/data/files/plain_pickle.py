@@ -13,10 +13,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from undrift.config import UndriftError
 from undrift.data.files.formats import reading, refuse
+from undrift.later import np
 
 KIND = "pickle"
 

@@ -5,9 +5,11 @@ A *turn* is one draw: a client takes one sample of some class.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TypeAlias
 
-Parts = list[np.ndarray]
+from undrift.later import np
+
+Parts: TypeAlias = "list[np.ndarray]"
 """For each client, the indices of its samples."""
 
 

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from undrift.config import Config, UndriftError, flag, real, text, whole
 from undrift.data.federated import FederatedData
 from undrift.data.partition.dealing import (
@@ -32,11 +30,12 @@ from undrift.data.partition.dealing import (
 )
 from undrift.data.partition.saved import PartitionFile, read_hash
 from undrift.data.source import DataSet
+from undrift.later import np
 from undrift.rng import stream
 
-Array: TypeAlias = np.ndarray
-Extra: TypeAlias = np.ndarray | None
-Rng: TypeAlias = np.random.Generator
+Array: TypeAlias = "np.ndarray"
+Extra: TypeAlias = "np.ndarray | None"
+Rng: TypeAlias = "np.random.Generator"
 
 
 def concentration(*default: float) -> Any:

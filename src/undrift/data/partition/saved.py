@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from undrift.config import UndriftError
+from undrift.later import np
 
 FORMAT = 1
 DIGITS = 16
@@ -63,6 +62,8 @@ class PartitionFile:
 
     def save(self, path: str | Path) -> Path:
         """Write to a file, or into a folder under a name with the hash; returns the path."""
+        from safetensors.numpy import save  # imports NumPy
+
         path = Path(path)
         if path.is_dir():
             path = path / f"partition-{self.hash}.safetensors"

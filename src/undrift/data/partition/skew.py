@@ -6,7 +6,7 @@ samples are NaN.
 
 from __future__ import annotations
 
-import numpy as np
+from undrift.later import np
 
 
 def shares(counts: np.ndarray) -> np.ndarray:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from undrift.later import np
 from undrift.rng import stream
 
 

@@ -57,7 +57,9 @@ def dataset(text: str) -> DataSet:
     expression.
     """
     if any(references(text)):
-        own: DataSet = parse(text, {}, "data set", adapt=own_data)
+        from undrift.data.own import OwnData  # which needs torch
+
+        own: DataSet = parse(text, {}, "data set", adapt=OwnData.adapt)
         return own
     if re.search(r"[/\\]|\.(csv|parquet|gz|npz?|json|txt)$", text.partition("(")[0].strip()):
         raise UndriftError(
@@ -71,13 +73,6 @@ def dataset(text: str) -> DataSet:
         raise UndriftError(unknown("data set", name, SOURCES))
     made: DataSet = parse(_fold(name) + rest, folded, "data set")
     return made
-
-
-def own_data(own: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes a data set of a user's own function or class."""
-    from undrift.data.own import OwnData  # which needs torch
-
-    return OwnData.adapt(own)
 
 
 def _fold(name: str) -> str:
@@ -101,5 +96,4 @@ __all__ = [
     "Synthetic",
     "TinyShakespeare",
     "dataset",
-    "own_data",
 ]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import ClassVar
-
-import numpy as np
+from typing import ClassVar, TypeAlias
 
 from undrift.config import UndriftError, choice
 from undrift.data.federated import Transform
@@ -17,6 +15,7 @@ from undrift.data.files.plain_pickle import plain_pickle
 from undrift.data.source import Source
 from undrift.data.sources.images import ImageSet
 from undrift.data.transforms import Chain, FlipAndCrop, Normalise
+from undrift.later import np
 
 HOME = "https://cave.cs.toronto.edu/kriz"
 PIXELS = 3 * 32 * 32
@@ -24,7 +23,7 @@ PUBLISHED = (50_000, 10_000)
 LIMIT = sum(PUBLISHED) * (PIXELS + 256)
 """Largest total size of an archive's files, bytes; an image has about 30 beside its pixels."""
 
-Table = tuple[np.ndarray, np.ndarray]
+Table: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 """Images, and labels with one column per kind."""
 
 FEDGBO = Chain((Normalise((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)), FlipAndCrop()))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 
-import numpy as np
-
 from undrift.config import Config
 from undrift.data.source import Source
-from undrift.later import torch
+from undrift.later import np, torch
 
 WHITE = 16
 """The largest pixel value in the file."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from undrift.config import choice, whole
 from undrift.data.files.fetch import File, find, locate
 from undrift.data.files.formats import idx, read_idx, zip_member
 from undrift.data.source import Source
 from undrift.data.sources.images import ImageSet, Labelled, flat, grey, idx_names
+from undrift.later import np
 
 
 class Split(NamedTuple):

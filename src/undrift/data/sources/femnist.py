@@ -7,9 +7,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from undrift.config import UndriftError, real, whole
 from undrift.data.files.fetch import data_dir
@@ -18,11 +16,11 @@ from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise
-from undrift.later import torch
+from undrift.later import np, torch
 
 CLASSES, SIDE = 62, 28
 
-Drawn = tuple[np.ndarray, np.ndarray]
+Drawn: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 """Images (n, 28, 28) as bytes, ink 255 and paper 0, and their labels."""
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TypeAlias
 
 from undrift.config import UndriftError
 from undrift.data.federated import Transform
@@ -12,9 +11,9 @@ from undrift.data.files.fetch import data_dir, notice
 from undrift.data.source import Source
 from undrift.data.sources.file_set import FileSet
 from undrift.data.transforms import WHITE, Normalise
-from undrift.later import torch
+from undrift.later import np, torch
 
-Labelled = tuple[np.ndarray, np.ndarray]
+Labelled: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 """Images as bytes (n, channels, height, width), and their labels."""
 
 

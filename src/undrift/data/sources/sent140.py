@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from undrift.config import UndriftError, choice, real, text, whole
 from undrift.data.files.fetch import File
 from undrift.data.partition.split import training_mask
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text.words import Bags, bags, most_frequent, table
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
 ARCHIVE = File(
     "trainingandtestdata.zip",

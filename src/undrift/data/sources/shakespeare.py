@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from undrift.config import UndriftError, real, whole
 from undrift.data.files.fetch import File
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text.words import Windows, lines
-from undrift.later import torch
+from undrift.later import np, torch
 
 SYMBOLS = " !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """The 79 characters of the speakers' text."""

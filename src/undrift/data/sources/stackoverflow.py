@@ -8,15 +8,13 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from undrift.config import UndriftError, whole
 from undrift.data.files.fetch import data_dir, find
 from undrift.data.files.formats import reading
 from undrift.data.source import Source
 from undrift.data.sources.texts import TextSet
 from undrift.data.text.words import NO_TARGET, PAD, Sequences, flatten, lines, most_frequent
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 from undrift.system.extras import require
 
 LINES = ("stackoverflow.jsonl", "stackoverflow.jsonl.gz")

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, dataclass
 
-import numpy as np
-
 from undrift.config import Config, flag, real, whole
 from undrift.data.source import Source
-from undrift.later import torch
+from undrift.later import np, torch
 from undrift.rng import stream
 
 FEATURES, CLASSES = 60, 10
-SPREAD = np.arange(1, FEATURES + 1) ** -0.6
-"""Standard deviations of the features: Σ = diag(j^-1.2)."""
 
 TEST_SHARE = 5
 """One in five samples of a client is for testing."""
@@ -64,5 +60,6 @@ class Synthetic(Config):
             u, B = rng.normal(0, math.sqrt(self.alpha)), rng.normal(0, math.sqrt(self.beta))
             W, b = rng.normal(u, 1, (CLASSES, FEATURES)), rng.normal(u, 1, CLASSES)
             v = rng.normal(B, 1, FEATURES)
-        x = v + SPREAD * rng.normal(size=(size, FEATURES))
+        spread = np.arange(1, FEATURES + 1) ** -0.6  # standard deviations: Σ = diag(j^-1.2)
+        x = v + spread * rng.normal(size=(size, FEATURES))
         return x.astype(np.float32), (x @ W.T + b).argmax(axis=1)

@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, ClassVar, cast
 
-import numpy as np
-
 from undrift.config import UndriftError
 from undrift.data.files.formats import LIMIT, reading, refuse, zip_member
-from undrift.later import Tensor, torch
+from undrift.later import Tensor, np, torch
 
 PAD, UNKNOWN = 0, 1
 """Token ids of padding and of words outside the vocabulary; words follow."""
