@@ -13,6 +13,7 @@ import numpy as np
 
 from undrift.config import UndriftError, shortened, unknown
 from undrift.federation.rounds import Round
+from undrift.measure.quantities import QUANTITIES
 from undrift.report.read import merge, read_run
 from undrift.system.extras import require
 from undrift.system.files import writing
@@ -119,9 +120,9 @@ class History:
 
     def __getitem__(self, column: str) -> np.ndarray:
         """A column as an array; "bytes" are those in both directions."""
-        if column == "bytes" and "bytes" not in self.columns:
-            both: np.ndarray = self["bytes_down"] + self["bytes_up"]
-            return both
+        parts = QUANTITIES[column].sum_of if column in QUANTITIES else ()
+        if parts and column not in self.columns:
+            return np.asarray(np.sum([self[part] for part in parts], axis=0))
         self._refuse_unknown(column)
         values = [row.get(column) for row in self.rows]
         return np.array([math.nan if value is None else value for value in values])

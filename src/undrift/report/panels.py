@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODELS, QUANTITIES
-from undrift.report.figures import MOST_CLIENTS, x_axis
+from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
 from undrift.report.rows import Floats
@@ -25,7 +25,7 @@ MOST_COLUMNS = 200
 def panel_data(run: Run) -> dict[str, Any]:
     """All that the page's script draws from; values are rounded to six digits."""
     shown = [x for x in AXES if x == "round" or run.recorded(x)]  # rounds even of no curves
-    axes = {x: x_axis(run, x) for x in shown}
+    axes = {x: x_axis(x, run.largest(x)) for x in shown}
     recorded = [metric for metric in METRICS if run.recorded(metric)]
     scales = {metric: QUANTITIES[metric].factor for metric in recorded}
     scales |= {x: 1 / unit for x, (unit, _) in axes.items()}

@@ -44,12 +44,12 @@ class TrialRecord:
     lists: Mapping[str, Floats]
 
     def __getitem__(self, metric: str) -> Floats:
+        if metric in self.values:
+            return self.values[metric]
         if metric == "round":
             return self.rounds.astype(np.float64)
-        parts = QUANTITIES[metric].sum_of if metric in QUANTITIES else ()
-        return (
-            np.sum([self.values[part] for part in parts], axis=0) if parts else self.values[metric]
-        )
+        parts = QUANTITIES[metric].sum_of or (metric,)
+        return np.asarray(np.sum([self.values[part] for part in parts], axis=0))
 
 
 @dataclass(frozen=True, eq=False)
