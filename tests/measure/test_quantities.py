@@ -8,7 +8,7 @@ from pathlib import Path
 from undrift import IID, AdaBest, Digits, Experiment, FedGLAD, Local, Uniform, run
 from undrift.measure.quantities import AXES, BY_GROUP, KEYS, LISTS, METRICS, QUANTITIES
 from undrift.models import Linear
-from undrift.report.sections import SECTIONS
+from undrift.report.page.sections import SECTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

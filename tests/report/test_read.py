@@ -15,7 +15,7 @@ import pytest
 from tests.report.directory import ACCURACY, A, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.report import merge, read_run, write_report
-from undrift.report.panels import group_names, panel_data
+from undrift.report.page.panels import group_names, panel_data
 
 
 def test_a_round_written_twice_counts_as_written_last(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from undrift.report import (
     summarise,
     write_report,
 )
-from undrift.report.panels import panel_data
+from undrift.report.page.panels import panel_data
 from undrift.report.read import renamed
 from undrift.report.score import RMSE
 from undrift.report.student import Estimate, quantile

@@ -73,7 +73,7 @@ def write_report(
     Returns the path of the page.
     """
     from undrift.report.figures import write_figures
-    from undrift.report.page import render_page
+    from undrift.report.page.page import render_page
 
     require_extras()
     run = run if isinstance(run, Run) else read_run(run)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
-from undrift.report.panels import panel_data
-from undrift.report.parts import render_parts
+from undrift.report.page.panels import panel_data
+from undrift.report.page.parts import render_parts
 from undrift.report.read import Run, merge, read_run, renamed
 from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from undrift.config import UndriftError
-from undrift.report.page import SCRIPTS, asset, fill, plotly, render_page, script
+from undrift.report.page.page import SCRIPTS, asset, fill, plotly, render_page, script
 from undrift.report.summary import summarise
 from undrift.report.text import printable
 from undrift.report.watch.folder import Folder

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from undrift.report.notes import BEST, footnote, seed_note
-from undrift.report.plots import plot_sections
+from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
 from undrift.report.summary import Row

@@ -6,10 +6,10 @@ from html import escape
 
 import numpy as np
 
-from undrift.report.panels import group_names
+from undrift.report.page.panels import group_names
+from undrift.report.page.sections import SECTIONS, Panel
 from undrift.report.read import Arm, Run
 from undrift.report.score import ACCURACY
-from undrift.report.sections import SECTIONS, Panel
 
 
 def plot_sections(run: Run) -> str:

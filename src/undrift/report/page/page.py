@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from undrift.report.panels import panel_data
-from undrift.report.parts import render_parts
+from undrift.report.page.panels import panel_data
+from undrift.report.page.parts import render_parts
 from undrift.report.read import Run
 from undrift.report.summary import Row
 
@@ -43,8 +43,8 @@ def fill(template: str, parts: Mapping[str, str]) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of a file of this package."""
-    return files("undrift.report").joinpath(name).read_text(encoding="utf-8")
+    """The text of a file beside this one."""
+    return files("undrift.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def script(*texts: str) -> str:
