@@ -67,7 +67,7 @@ class Quantity:
 KEYS = ("algorithm", "label", "seed", "round")
 """what tells rows apart"""
 
-MODELS = {"cloud": "Cloud", "aggregate": "Aggregate", "all": "All clients"}
+MODEL_TITLES = {"cloud": "Cloud", "aggregate": "Aggregate", "all": "All clients"}
 """models that are tested beside the deployed one, which is one of the first two"""
 
 _TESTED = (
@@ -97,12 +97,12 @@ _WHOSE = {
 
 def _of(model: str, one: Quantity) -> Quantity:
     """A quantity of another model than the deployed one."""
-    title = f"{one.title}, {MODELS[model].lower()}"
+    title = f"{one.title}, {MODEL_TITLES[model].lower()}"
     return replace(one, name=f"{model}_{one.name}", title=title, about=_WHOSE[model], model=model)
 
 
 _TABLE = (
-    *(same for one in _TESTED for same in (one, *(_of(model, one) for model in MODELS))),
+    *(same for one in _TESTED for same in (one, *(_of(model, one) for model in MODEL_TITLES))),
     Quantity(
         "train_loss",
         "Learning",

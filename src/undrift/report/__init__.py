@@ -16,7 +16,7 @@ from pathlib import Path
 from undrift.config import UndriftError, shortened
 from undrift.report.figures import FORMATS
 from undrift.report.read import Run, merge, read_run
-from undrift.report.summary import Row, summarise
+from undrift.report.summary import SummaryRow, summarise
 from undrift.report.tables import (
     csv_table,
     latex_table,
@@ -31,8 +31,8 @@ from undrift.system.files import replace_file, writing
 
 __all__ = [
     "FORMATS",
-    "Row",
     "Run",
+    "SummaryRow",
     "csv_table",
     "latex_table",
     "markdown_table",

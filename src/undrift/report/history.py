@@ -15,17 +15,13 @@ from undrift.config import UndriftError, shortened, unknown
 from undrift.federation.rounds import Round
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.read import merge, read_run
+from undrift.runs.entries import Row
 from undrift.system.extras import require
 from undrift.system.files import writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-Row = dict[str, Any]
-
-KEYS = ("label", "seed", "round")
-"""the columns that tell rows apart"""
 
 SHOWN = 10
 """rows that are shown of a long history"""
@@ -92,7 +88,7 @@ class History:
         }
         facts |= {name: last.get(name, 0) + value for name, value in totals.items()}
         for name in numbers:
-            if name in facts or name in KEYS:
+            if name in facts or name == "round":
                 raise UndriftError(
                     f"{name}={numbers[name]!r}: every row has it; choose another name"
                 )

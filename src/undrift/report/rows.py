@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from undrift.config import UndriftError
 from undrift.measure.quantities import KEYS, LISTS, METRICS
+from undrift.runs.entries import TrialKey
 from undrift.runs.layout import RunFile
 from undrift.runs.reading import broken, is_json, is_number, is_whole, missing, parsed
 
 Floats = NDArray[np.float64]
-TrialKey = tuple[str, int]
 
 
-class Trial:
+class TrialColumns:
     """One algorithm on one seed: a column for each metric, in the order of the file."""
 
     def __init__(self) -> None:
@@ -79,13 +79,13 @@ class Rows:
         self._forget()
 
     def _forget(self) -> None:
-        self._trials: dict[TrialKey, Trial] = {}
+        self._trials: dict[TrialKey, TrialColumns] = {}
         self._known: tuple[set[str], set[int]] = set(), set()
         self._offset = self._lines = 0
         self._last = b""  # line that was read, which must still be there when the file has grown
         self._file = (0, 0, 0)  # inode, size and time of the last change
 
-    def read(self, names: set[str], seeds: set[int]) -> Mapping[TrialKey, Trial]:
+    def read(self, names: set[str], seeds: set[int]) -> Mapping[TrialKey, TrialColumns]:
         """(algorithm, seed) → what was measured; a torn last line is left out for now."""
         try:
             with self.path.open("rb") as file:
@@ -139,7 +139,7 @@ class Rows:
         more = row.keys() - KNOWN
         values |= {key: float(row[key]) for key in sorted(more) if is_number(row[key])}
         lists = {key: _list(path, where, key, row.get(key)) for key in LISTS}
-        self._trials.setdefault((name, seed), Trial()).add(t, values, lists)
+        self._trials.setdefault((name, seed), TrialColumns()).add(t, values, lists)
 
 
 KNOWN = {*METRICS, *LISTS, *KEYS}

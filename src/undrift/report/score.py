@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undrift.measure.quantities import QUANTITIES, Quantity
-from undrift.report.student import Bounds, Estimate
+from undrift.report.estimate import Bounds, Estimate
 
 if TYPE_CHECKING:
     from undrift.report.read import TrialRecord

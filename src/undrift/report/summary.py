@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from undrift.config import UndriftError, unknown
+from undrift.report.estimate import Bounds, Estimate
 from undrift.report.read import Arm, Run, TrialRecord
 from undrift.report.rows import Floats
 from undrift.report.score import ACCURACY, Score
-from undrift.report.student import Bounds, Estimate
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """One algorithm of the final table. Results are by the score of the algorithm, accuracies as
     shares; costs are totals of all clients.
 
@@ -93,7 +93,7 @@ class Row:
         return sum(self.score.rank(gap) < 0 for gap in self.gaps.values())
 
 
-def summarise(run: Run, baseline: str | None = None) -> list[Row]:
+def summarise(run: Run, baseline: str | None = None) -> list[SummaryRow]:
     """The rows of the final table, in the order of the experiment.
 
     Algorithms are compared, seed by seed, with others on the same problem only. `baseline` is the
@@ -140,12 +140,12 @@ def latest(
     return Estimate.of([v for c in curves for v in values(c)[np.isin(c.rounds, last)]], bounds)
 
 
-def _row(run: Run, arm: Arm) -> Row:
+def _row(run: Run, arm: Arm) -> SummaryRow:
     done, score = finals(arm), arm.score
     whole = [arm.curves[seed] for seed in done]
     reached = {seed: int(curve.rounds[-1]) for seed, curve in arm.curves.items()}
     hits = [(c, i) for c in arm.curves.values() if (i := first_hit(c, run.target)) is not None]
-    return Row(
+    return SummaryRow(
         arm=arm,
         seeds=len(arm.seeds),
         final=Estimate.of(list(done.values()), score.bounds),
@@ -168,7 +168,7 @@ def _row(run: Run, arm: Arm) -> Row:
     )
 
 
-def _ranked(row: Row, leaders: Sequence[Arm]) -> Row:
+def _ranked(row: SummaryRow, leaders: Sequence[Arm]) -> SummaryRow:
     if row.arm in leaders:
         return replace(row, leads=True)
     score = row.score
@@ -176,7 +176,7 @@ def _ranked(row: Row, leaders: Sequence[Arm]) -> Row:
     return replace(row, behind=Estimate.of(behind, score.gap_bounds))
 
 
-def _paired(run: Run, row: Row, baseline: str) -> Row:
+def _paired(run: Run, row: SummaryRow, baseline: str) -> SummaryRow:
     """The row with its gaps to the baseline of its own run, or else to the only one there is."""
     named = [arm for arm in run.arms if _called(arm, baseline)]
     if not named:

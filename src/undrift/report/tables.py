@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from undrift.report.estimate import Estimate
 from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
-from undrift.report.student import Estimate
-from undrift.report.summary import Row, finals, first_hit, tail
+from undrift.report.summary import SummaryRow, finals, first_hit, tail
 from undrift.report.text import printable
 from undrift.report.units import brief, common_prefix, percent
 
@@ -27,7 +27,9 @@ _ESTIMATES = (
 )
 
 
-def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[str, list[str]]:
+def table_columns(
+    run: Run, rows: Sequence[SummaryRow], compact: bool = False
+) -> dict[str, list[str]]:
     """Heading → cells of the table that people read; `compact` leaves out the finer columns."""
     name = joined(row.score.heading for row in rows)
     columns = {
@@ -48,7 +50,7 @@ def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[
     return columns
 
 
-def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
+def seed_columns(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
     """Heading → cells of the table of intervals and differences; empty if there are neither."""
     if not any(row.baseline for row in rows) and not has_intervals(rows):
         return {}
@@ -70,7 +72,7 @@ def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     return columns
 
 
-def markdown_table(run: Run, rows: Sequence[Row]) -> str:
+def markdown_table(run: Run, rows: Sequence[SummaryRow]) -> str:
     """The tables in Markdown, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
@@ -86,7 +88,7 @@ def markdown_table(run: Run, rows: Sequence[Row]) -> str:
     return "\n".join(line for columns, note in _both(run, rows) for line in table(columns, note))
 
 
-def latex_table(run: Run, rows: Sequence[Row]) -> str:
+def latex_table(run: Run, rows: Sequence[SummaryRow]) -> str:
     """The tables in LaTeX, for the package booktabs, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
@@ -104,19 +106,19 @@ def latex_table(run: Run, rows: Sequence[Row]) -> str:
     return "\n".join([r"% needs \usepackage{booktabs}", *lines])
 
 
-def rich_table(run: Run, rows: Sequence[Row]) -> Table:
+def rich_table(run: Run, rows: Sequence[SummaryRow]) -> Table:
     """The table for a terminal: narrow, with the notes below it."""
     noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
     said = "".join(f"\n{label}: {note}." for label, note in noted.items())
     return _rich(table_columns(run, rows, compact=True), rows, footnote(run, rows) + said)
 
 
-def rich_seed_table(rows: Sequence[Row]) -> Table:
+def rich_seed_table(rows: Sequence[SummaryRow]) -> Table:
     """The table of intervals and paired differences for a terminal."""
     return _rich(seed_columns(rows), rows, seed_note(rows))
 
 
-def _rich(columns: dict[str, list[str]], rows: Sequence[Row], note: str) -> Table:
+def _rich(columns: dict[str, list[str]], rows: Sequence[SummaryRow], note: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -135,7 +137,7 @@ def _rich(columns: dict[str, list[str]], rows: Sequence[Row], note: str) -> Tabl
     return table
 
 
-def csv_table(run: Run, rows: Sequence[Row]) -> str:
+def csv_table(run: Run, rows: Sequence[SummaryRow]) -> str:
     """All numbers in full: accuracies as shares, traffic in bytes, compute in operations."""
     heads = ["run", "algorithm", "label", "seeds", "diverged", "unfinished", "leads"]
     heads += ["target", "reached", "baseline", "wins", "losses"]
@@ -154,7 +156,7 @@ def csv_table(run: Run, rows: Sequence[Row]) -> str:
     return _csv(heads, lines)
 
 
-def seeds_csv(run: Run, rows: Sequence[Row]) -> str:
+def seeds_csv(run: Run, rows: Sequence[SummaryRow]) -> str:
     """One line for each algorithm and seed: what went into the means, and where it ended."""
     heads = ["run", "algorithm", "label", "seed", "rounds", "final", "tail", "peak", "difference"]
     lines = []
@@ -180,17 +182,17 @@ def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _both(run: Run, rows: Sequence[Row]) -> list[tuple[dict[str, list[str]], str]]:
+def _both(run: Run, rows: Sequence[SummaryRow]) -> list[tuple[dict[str, list[str]], str]]:
     """The tables that people read, each with its note."""
     main, seeds = table_columns(run, rows), seed_columns(rows)
     return [(main, footnote(run, rows)), *([(seeds, seed_note(rows))] if seeds else [])]
 
 
-def _costs(rows: Sequence[Row], goal: str) -> dict[str, list[str]]:
+def _costs(rows: Sequence[SummaryRow], goal: str) -> dict[str, list[str]]:
     def cells(costs: list[Estimate | None], unit: float) -> list[str]:
         return [cell(row, cost, unit) for row, cost in zip(rows, costs, strict=True)]
 
-    def cell(row: Row, cost: Estimate | None, unit: float) -> str:
+    def cell(row: SummaryRow, cost: Estimate | None, unit: float) -> str:
         if cost is None:
             return NONE if row.unfinished else "never"
         number = brief(cost.mean / unit) if unit else f"{cost.mean:.0f}"
@@ -205,7 +207,7 @@ def _costs(rows: Sequence[Row], goal: str) -> dict[str, list[str]]:
     }
 
 
-def _totals(rows: Sequence[Row]) -> dict[str, list[str]]:
+def _totals(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
     traffic, compute = [row.bytes for row in rows], [row.flops for row in rows]
     (byte, byte_name), (flop, flop_name) = _unit(traffic), _unit(compute)
     return {
@@ -218,11 +220,11 @@ def _unit(costs: Sequence[Estimate | None]) -> tuple[float, str]:
     return common_prefix(cost.mean for cost in costs if cost is not None)
 
 
-def _result(row: Row, estimate: Estimate | None) -> str:
+def _result(row: SummaryRow, estimate: Estimate | None) -> str:
     return NONE if estimate is None else row.score.numbers(estimate)
 
 
-def _interval(row: Row, estimate: Estimate | None, sign: str = "") -> str:
+def _interval(row: SummaryRow, estimate: Estimate | None, sign: str = "") -> str:
     if estimate is None:
         return NONE
     mean, *ends = (row.score.number(x, sign) for x in (estimate.mean, *(estimate.interval or ())))

@@ -13,13 +13,13 @@ from typing import Any
 from undrift.report.page.panels import panel_data
 from undrift.report.page.parts import render_parts
 from undrift.report.read import Run
-from undrift.report.summary import Row
+from undrift.report.summary import SummaryRow
 
 SCRIPTS = ("theme.js", "curves.js", "charts.js", "controls.js")
 """what draws the page, in this order; the report and the live page each add how they get data"""
 
 
-def render_page(run: Run, rows: Sequence[Row], beside: Sequence[Path] = ()) -> str:
+def render_page(run: Run, rows: Sequence[SummaryRow], beside: Sequence[Path] = ()) -> str:
     """The page as text, with links to files beside it. All that comes from runs is escaped."""
     parts = render_parts(run, rows)
     return fill(

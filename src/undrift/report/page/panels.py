@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODELS, QUANTITIES
+from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODEL_TITLES, QUANTITIES
 from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
@@ -106,7 +106,7 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
             "Model",
             [
                 ("deployed", "Deployed"),
-                *((m, name) for m, name in MODELS.items() if run.recorded(f"{m}_loss")),
+                *((m, name) for m, name in MODEL_TITLES.items() if run.recorded(f"{m}_loss")),
             ],
         ),
         (

@@ -11,7 +11,7 @@ from undrift.report.notes import BEST, footnote, seed_note
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
-from undrift.report.summary import Row
+from undrift.report.summary import SummaryRow
 from undrift.report.tables import ALGORITHM, NONE, NOTES, seed_columns, table_columns
 from undrift.report.units import brief, percent, prefix
 
@@ -36,7 +36,7 @@ _SETTINGS = {
 _SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format", "groups"}
 
 
-def render_parts(run: Run, rows: Sequence[Row]) -> dict[str, str]:
+def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
     """The parts by the names they have in view.html."""
     return {
         "title": escape(run.name),
@@ -62,13 +62,13 @@ def _facts(run: Run) -> str:
     return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
 
 
-def _leads(run: Run, rows: Sequence[Row]) -> list[str]:
+def _leads(run: Run, rows: Sequence[SummaryRow]) -> list[str]:
     """The result in a sentence or two, for each problem."""
     problems = dict.fromkeys(arm.problem for arm in run.arms)
     return [_lead(run, [row for row in rows if row.arm.problem == one]) for one in problems]
 
 
-def _lead(run: Run, rows: Sequence[Row]) -> str:
+def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
     leader = next((row for row in rows if row.leads and row.final), None)
     if leader is None or leader.final is None:
         runs = ", ".join(dict.fromkeys(row.arm.run for row in rows))
@@ -92,7 +92,7 @@ def _lead(run: Run, rows: Sequence[Row]) -> str:
     return text + "." + _cheapest(run, rows)
 
 
-def _place(rows: Sequence[Row], score: Score) -> str:
+def _place(rows: Sequence[SummaryRow], score: Score) -> str:
     """How the leader does among the others; those that are still under way may yet end better."""
     if len(rows) == 1:
         return "at"
@@ -107,7 +107,7 @@ def _progress(run: Run) -> str:
     return f"{escape(run.name)} has done {run.done} of {run.rounds} rounds so far."
 
 
-def _cheapest(run: Run, rows: Sequence[Row]) -> str:
+def _cheapest(run: Run, rows: Sequence[SummaryRow]) -> str:
     if run.target is None:
         return ""
     there = [row for row in rows if row.bytes_to is not None and row.reached == row.seeds]
@@ -120,7 +120,7 @@ def _cheapest(run: Run, rows: Sequence[Row]) -> str:
     return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
 
 
-def _table(columns: Mapping[str, list[str]], rows: Sequence[Row], note: str) -> str:
+def _table(columns: Mapping[str, list[str]], rows: Sequence[SummaryRow], note: str) -> str:
     if not columns:
         return ""
     kinds = ['class="text"' if head in (ALGORITHM, NOTES) else "" for head in columns]

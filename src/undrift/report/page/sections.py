@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from undrift.measure.quantities import BY_GROUP, MODELS, QUANTITIES, Quantity
+from undrift.measure.quantities import BY_GROUP, MODEL_TITLES, QUANTITIES, Quantity
 from undrift.report.read import Run
 
 
@@ -32,7 +32,7 @@ class Panel:
     @property
     def models(self) -> bool:
         """Whether the reader can choose the model that it is of."""
-        return all(f"{model}_{self.quantity.name}" in QUANTITIES for model in MODELS)
+        return all(f"{model}_{self.quantity.name}" in QUANTITIES for model in MODEL_TITLES)
 
     @property
     def group(self) -> str | None:

@@ -42,7 +42,7 @@ _QUIET = {
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrackedTrial:
     """One algorithm on one seed, which trackers show as one run.
 
     run       the experiment's hash
@@ -78,7 +78,7 @@ Values = Mapping[int, Mapping[str, float]]
 class Tracker(Protocol):
     """Writes one trial after another. Nothing is written before the first begins."""
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         """A trial begins, or goes on after what was measured in earlier sessions."""
 
     def row(self, t: int, values: Mapping[str, float]) -> None:
@@ -124,10 +124,10 @@ class Trackers:
 
     def begin(self, label: str, algorithm: str, seed: int, after: int = 0) -> None:
         """A trial begins, or goes on after a round, up to which metrics.jsonl has its rows."""
-        trial = Trial(self._run, self._settings, label, algorithm, seed)
+        trial = TrackedTrial(self._run, self._settings, label, algorithm, seed)
         self._tell(lambda one: one.begin(trial, self._before(trial, after)))
 
-    def _before(self, trial: Trial, after: int) -> Values:
+    def _before(self, trial: TrackedTrial, after: int) -> Values:
         path = self._folder / RunFile.METRICS
         text = path.read_bytes() if path.exists() else b""
         rows = (row for _, row in read_rows(text, {(trial.algorithm, trial.seed)}))

@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from undrift.runs.layout import RunFile
-from undrift.runs.trackers import Trial, Values
+from undrift.runs.trackers import TrackedTrial, Values
 
 TRIAL, ROUND, FAILURE = "undrift.trial", "undrift.round", "undrift.failure"
 """tags of a run: which trial it is, the last round logged, why it could not go on"""
@@ -26,7 +26,7 @@ class MLflow:
         self._run: str | None = None
         self._logged = 0
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
         client = self._client = self._client or self._connect()
         experiment = self._experiment(client, f"undrift {trial.run}")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from torch.utils.tensorboard import SummaryWriter
 
 from undrift.runs.layout import RunFile
-from undrift.runs.trackers import Trial, Values
+from undrift.runs.trackers import TrackedTrial, Values
 
 
 class TensorBoard:
@@ -17,7 +17,7 @@ class TensorBoard:
         self._folder = folder / RunFile.TENSORBOARD
         self._writer: SummaryWriter | None = None
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
         folder = self._folder / quote(trial.name, safe=" ,()=+")
         # From `purge_step` on, readers drop what earlier sessions wrote.

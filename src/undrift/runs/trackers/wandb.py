@@ -9,7 +9,7 @@ from typing import Any
 
 import wandb
 
-from undrift.runs.trackers import Trial, Values
+from undrift.runs.trackers import TrackedTrial, Values
 
 
 class WandB:
@@ -17,7 +17,7 @@ class WandB:
         self._folder = folder
         self._run: Any = None
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
         self._folder.mkdir(parents=True, exist_ok=True)  # W&B would write elsewhere without a word
         usual = "online" if os.environ.get("WANDB_API_KEY") else "offline"

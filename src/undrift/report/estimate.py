@@ -1,4 +1,4 @@
-"""Student's t: how far a mean over a few seeds may be off."""
+"""Estimates: a mean over a few seeds, and by Student's t how far it may be off."""
 
 from __future__ import annotations
 
