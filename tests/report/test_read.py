@@ -30,6 +30,14 @@ def test_equal_labels_are_replaced_by_names(tmp_path: Path) -> None:
     assert [arm.label for arm in run.arms] == [A, B]
 
 
+def test_all_failed_means_every_algorithm_on_every_seed(tmp_path: Path) -> None:
+    failures = [
+        {"algorithm": name, "seed": seed, "round": 6, "reason": "x"} for name, seed in ACCURACY
+    ]
+    assert read_run(make_run(tmp_path / "all", failures=failures)).all_failed
+    assert not read_run(make_run(tmp_path / "some", failures=failures[:-1])).all_failed
+
+
 def test_infinite_values_are_gaps(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
     text = (folder / "metrics.jsonl").read_text().replace('"loss": 0.2,', '"loss": Infinity,')

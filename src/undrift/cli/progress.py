@@ -45,11 +45,11 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
     console = Console(highlight=False)
     wide = console.width >= WIDE
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24 if wide else 8),
         MofNCompleteColumn(),
         Rate(),
-        TextColumn("{task.fields[measured]}"),
+        TextColumn("{task.fields[measured]}", markup=False),
         TimeRemainingColumn(),
     )
     live = console.is_terminal

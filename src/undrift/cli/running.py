@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.text import Text
 
 from undrift.cli.progress import show_progress
 from undrift.cli.whole import Whole
@@ -24,6 +25,9 @@ from undrift.system.signals import Terminated, terminable
 if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.runs.runner import Event
+
+ALL_DIVERGED = 3
+"""exit code when every trial of a run ended with a failure"""
 
 
 @Parameter(name="*")
@@ -51,6 +55,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
+    from undrift.report.text import printable
     from undrift.runs.runner import run as go
 
     use_data_dir(options.data_dir)
@@ -80,12 +85,15 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     page = write_report(finished)
     if options.json_:
         _print_json({"event": "report", "page": str(page)})
-        return
-    console = Console()
-    console.print(rich_table(finished, summarise(finished)))
-    for name in options.track:
-        console.print(f"{name}: {folder / name}", soft_wrap=True)
-    console.print(f"report: {page}", soft_wrap=True)
+    else:
+        console = Console()
+        console.print(rich_table(finished, summarise(finished)))
+        for name in options.track:
+            console.print(Text(f"{name}: {printable(folder / name)}"), soft_wrap=True)
+        console.print(Text(f"report: {printable(page)}"), soft_wrap=True)
+    if finished.all_failed:
+        _warn("all trials diverged; try a smaller step size (lr)")
+        sys.exit(ALL_DIVERGED)
 
 
 def this_command() -> str:

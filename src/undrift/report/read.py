@@ -172,6 +172,11 @@ class Run:
         return self.done >= self.rounds
 
     @property
+    def all_failed(self) -> bool:
+        """Whether every algorithm ended with a failure on every seed."""
+        return all(seed in arm.failures for arm in self.arms for seed in arm.seeds)
+
+    @property
     def done(self) -> int:
         """Rounds done, averaged over algorithms and seeds; who ended with a failure is done."""
         total, done = self.rounds, 0
