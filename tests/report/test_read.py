@@ -178,7 +178,7 @@ def test_broken_files_are_named(tmp_path: Path, spoil: Spoil, message: str) -> N
     ("change", "message"),
     [
         ({"seeds": []}, "seeds must be a list"),
-        ({"seeds": [7]}, "seed 0 is not in experiment.json"),
+        ({"seeds": [7]}, "with seed 0 is not in experiment.json"),
         ({"target": "high"}, "target must be a number"),
         ({"algorithms": []}, "at least one entry"),
         ({"algorithms": ["x"]}, "an object with a name"),

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from tests.report.directory import ACCURACY, A, make_run
 from undrift.cli.watch import watch
 from undrift.config import UndriftError
-from undrift.report import read_run, rows
+from undrift.report import read_run
 from undrift.report.watch import folder as folder_module
 from undrift.report.watch.folder import Folder
 from undrift.report.watch.server import PageServer, Response
+from undrift.runs import columns
+from undrift.runs.entries import parse_row
 from undrift.system.lock import Lock, holder
 
 Shown = pytest.CaptureFixture[str]
@@ -104,9 +106,11 @@ def test_files_are_read_only_when_they_have_changed(
 
 
 def test_only_new_rows_are_parsed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers: list[str] = []
+    parsed: list[int] = []
     monkeypatch.setattr(
-        rows, "parsed", lambda path, text, where: (numbers.append(where), json.loads(text))[1]
+        columns,
+        "parse_row",
+        lambda line, trials: (row := parse_row(line, trials), parsed.append(row["round"]))[0],
     )
     folder = Folder(runs / "second")
     for t in (15, 20):
@@ -114,7 +118,7 @@ def test_only_new_rows_are_parsed(runs: Path, monkeypatch: pytest.MonkeyPatch) -
             file.write(json.dumps({"algorithm": A, "seed": 0, "round": t, "accuracy": 0.9}) + "\n")
         assert folder.entries()[0].facts()["done"] == t
         folder.view(["second"])
-    assert numbers == [f"line {number}: " for number in (1, 2, 3, 4)]
+    assert parsed == [5, 10, 15, 20]
 
 
 def test_links_in_a_circle_and_closed_folders_hide_no_run(

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.palette import ink, inks
 from undrift.report.read import Arm, Run
-from undrift.report.rows import Floats
 from undrift.report.score import ACCURACY
 from undrift.report.text import printable
 from undrift.report.units import percent, prefix
+from undrift.runs.columns import Floats
 
 MOST_CLIENTS = 500
 """clients that a picture of the partition shows at most"""

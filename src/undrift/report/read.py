@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from undrift.config import UndriftError, shortened
 from undrift.measure.quantities import QUANTITIES
-from undrift.report.rows import Floats, Rows
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
+from undrift.runs.columns import Floats, MetricsReader
 from undrift.runs.reading import (
     FILES,
     Failure,
@@ -196,10 +196,10 @@ class Run:
         return max((float(np.nan_to_num(curve[metric]).max()) for curve in self.curves), default=0)
 
 
-def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
+def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     """Load and check a run directory; it may still be running, and have no curves yet.
 
-    rows  those of an earlier look, to which only new ones are added
+    metrics  the reader that read its rows before, which then parses only the new ones
 
     A round that was written twice counts as written last. Rows from the round of a failure on are
     left out: they measure a model that is no longer finite. So is a last line that was torn.
@@ -207,13 +207,13 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
     folder = Path(run_dir)
     if not is_folder(folder):
         raise UndriftError(f"{shortened(str(folder))} is not a directory; give the one a run wrote")
-    settings, metrics, partition, endings = (folder / name for name in FILES)
+    settings, rows, partition, endings = (folder / name for name in FILES)
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])
     failures = read_failures(endings)
     ends = {(failure.algorithm, failure.seed): failure.round for failure in failures}
-    trials = (rows or Rows(metrics)).read(set(names), set(seeds))
+    trials = (metrics or MetricsReader(rows)).read({(n, seed) for n in names for seed in seeds})
     every = {
         key: TrialRecord(*trial.columns(ends.get(key, math.inf))) for key, trial in trials.items()
     }

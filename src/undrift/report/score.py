@@ -13,7 +13,7 @@ from undrift.report.estimate import Bounds, Estimate
 
 if TYPE_CHECKING:
     from undrift.report.read import TrialRecord
-    from undrift.report.rows import Floats
+    from undrift.runs.columns import Floats
 
 
 @dataclass(frozen=True)

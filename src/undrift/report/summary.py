@@ -11,8 +11,8 @@ import numpy as np
 from undrift.config import UndriftError, unknown
 from undrift.report.estimate import Bounds, Estimate
 from undrift.report.read import Arm, Run, TrialRecord
-from undrift.report.rows import Floats
 from undrift.report.score import ACCURACY, Score
+from undrift.runs.columns import Floats
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODEL_TIT
 from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
-from undrift.report.rows import Floats
+from undrift.runs.columns import Floats
 
 MOST_POINTS = 500
 """points that an interactive curve has at most; longer runs are thinned evenly"""

@@ -12,9 +12,9 @@ from undrift.config import UndriftError, shortened
 from undrift.report.page.panels import panel_data
 from undrift.report.page.parts import render_parts
 from undrift.report.read import Run, merge, read_run, renamed
-from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
+from undrift.runs.columns import MetricsReader
 from undrift.runs.layout import RunFile
 from undrift.runs.reading import FILES, RunState, is_folder, run_state
 from undrift.system.lock import holder
@@ -27,11 +27,11 @@ Stamp = tuple[tuple[int, int] | None, ...]
 class Seen:
     """A run directory as it was read: the run, or what is wrong with it.
 
-    rows  what was read of its metrics, to go on from
+    metrics  the reader of its rows, which continues where it stopped
     """
 
     stamp: Stamp
-    rows: Rows
+    metrics: MetricsReader
     run: Run | None
     error: str
 
@@ -158,11 +158,11 @@ class Folder:
         seen = self._seen.get(path)
         if seen is not None and seen.stamp == stamp:
             return seen
-        rows = Rows(path / RunFile.METRICS) if seen is None else seen.rows
+        metrics = MetricsReader(path / RunFile.METRICS) if seen is None else seen.metrics
         try:
             for name, there in zip(FILES, stamp, strict=True):
                 if not there and (path / name).is_symlink():
                     raise UndriftError(f"{name} is a link that leads out of the folder of the runs")
-            return Seen(stamp, rows, read_run(path, rows), "")
+            return Seen(stamp, metrics, read_run(path, metrics), "")
         except UndriftError as error:
-            return Seen(stamp, rows, None, str(error))
+            return Seen(stamp, metrics, None, str(error))
