@@ -60,6 +60,15 @@ def test_titles_of_axes_name_the_quantity_and_its_unit() -> None:
     assert QUANTITIES["flops"].factor == 1
 
 
+def test_a_value_is_written_in_its_unit() -> None:
+    values = {"accuracy": 0.80826, "loss": 0.123456, "x_norm": 21.0}
+    assert [QUANTITIES[name].labelled(value) for name, value in values.items()] == [
+        "accuracy 80.83 %",
+        "test loss 0.1235",
+        "‖x‖ 21",
+    ]
+
+
 def test_the_documentation_has_the_table() -> None:
     lines = ["| name | what | unit |", "|---|---|---|"]
     topic = ""

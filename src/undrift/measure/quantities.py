@@ -18,15 +18,17 @@ Each = Literal["parameter group", "client"]
 class Quantity:
     """A quantity by the name that it has in rows.
 
-    about   one sentence for a reader
-    axis    label of its axis below a heading that says `title`, without the unit
-    unit    of the numbers shown; "%" and "points" are stored as shares
-    scale   "log" if a plot may use a logarithmic axis
-    digits  format of a single value
-    model   the model that it is of, if that is not the deployed one
-    each    what a list of its values is over: parameter groups, or deciles over clients
-    total   whether it is counted from the start of the run
-    sum_of  the quantities that it is the sum of; rows hold those instead of the sum
+    about      one sentence for a reader
+    axis       label of its axis below a heading that says `title`, without the unit
+    symbol     shorter than the title, if it has one
+    unit       of the numbers shown; "%" and "points" are stored as shares
+    scale      "log" if a plot may use a logarithmic axis
+    digits     format of a single value
+    magnitude  size that a difference is relative to at least, for values that may be near 0
+    model      the model that it is of, if that is not the deployed one
+    each       what a list of its values is over: parameter groups, or deciles over clients
+    total      whether it is counted from the start of the run
+    sum_of     the quantities that it is the sum of; rows hold those instead of the sum
     """
 
     name: str
@@ -34,18 +36,38 @@ class Quantity:
     title: str
     about: str
     axis: str = ""
+    symbol: str = ""
     unit: str = ""
     scale: Scale = "linear"
     digits: str = ".4g"
+    magnitude: float = 0.0
     model: str = ""
     each: Each | None = None
     total: bool = False
     sum_of: tuple[str, ...] = ()
 
     @property
+    def share(self) -> bool:
+        """Whether it is stored as a share, such as that of right answers."""
+        return self.unit in ("%", "points")
+
+    @property
     def factor(self) -> float:
         """What a stored value is multiplied by to be in its unit."""
-        return 100.0 if self.unit in ("%", "points") else 1.0
+        return 100.0 if self.share else 1.0
+
+    def number(self, value: float, sign: str = "") -> str:
+        """A stored value in its unit, without the unit; sign "+" shows that of positive ones."""
+        return f"{self.factor * value:{sign}{self.digits}}"
+
+    @property
+    def short(self) -> str:
+        """What a narrow table or a line of progress calls it."""
+        return self.symbol or self.title.lower()
+
+    def labelled(self, value: float) -> str:
+        """A stored value with name and unit: "accuracy 80.83 %"."""
+        return f"{self.short} {self.number(value)} {self.unit}".rstrip()
 
     @property
     def prefixed(self) -> bool:
@@ -54,7 +76,7 @@ class Quantity:
 
     def axis_title(self, prefix: str = "") -> str:
         """The label of its axis, with the unit."""
-        axis = self.axis or self.title
+        axis = self.axis or self.symbol or self.title
         return f"{axis} ({prefix}{self.unit})" if self.unit else axis
 
     @property
@@ -158,7 +180,7 @@ _TABLE = (
         "Stability",
         "Norm of the model",
         "Euclidean norm of the server's parameters.",
-        axis="‖x‖",
+        symbol="‖x‖",
         scale="log",
     ),
     Quantity(
@@ -166,7 +188,7 @@ _TABLE = (
         "Stability",
         "Norm of the correction",
         "The server's estimate of the drift; only for algorithms that keep one.",
-        axis="‖h‖",
+        symbol="‖h‖",
         scale="log",
     ),
     Quantity(
@@ -176,6 +198,7 @@ _TABLE = (
         "Cosine of h and the mean update of the round after it.",
         axis="cos(h, mean update)",
         digits=".3f",
+        magnitude=1.0,
     ),
     Quantity(
         "drift",
@@ -309,6 +332,9 @@ LISTS = tuple(q.name for q in _TABLE if q.each)
 
 BY_GROUP = {name: f"group_{name}" for name in METRICS if f"group_{name}" in LISTS}
 """quantity → the list that has it by parameter group"""
+
+CLOCK = "seconds"
+"""the only quantity that differs each time that the same experiment is run"""
 
 AXES = ("round", "bytes", "flops", "seconds")
 """what curves can be drawn over"""

@@ -75,7 +75,7 @@ class Score:
 
     def number(self, value: float, sign: str = "") -> str:
         """A result, or a difference of two, in a table."""
-        return f"{self.quantity.factor * value:{sign}{self.quantity.digits}}"
+        return self.quantity.number(value, sign)
 
     def numbers(self, estimate: Estimate) -> str:
         """A mean with its spread, if it has one."""
