@@ -186,7 +186,7 @@ def test_a_tracker_that_fails_is_off_and_the_others_go_on(tmp_path: Path) -> Non
     tracking.end()
     tracking.close()
     (line,) = said
-    assert line.startswith("mlflow failed and is off")
+    assert line.startswith("mlflow failed and is switched off")
     assert "File exists" in line
     assert "\n" not in line
     events = EventAccumulator(str(tmp_path / "tensorboard" / FEDAVG.name)).Reload()

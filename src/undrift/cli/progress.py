@@ -82,7 +82,7 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
                     progress.start_task(bars[event.label])
                     if event.round and not live:
                         where = f"{event.label}, seed {event.seed}"
-                        console.print(f"{where}: goes on after round {event.round}", markup=False)
+                        console.print(f"{where}: resumes after round {event.round}", markup=False)
                 case "row":
                     measured = _told(event.row or {}, norms=wide or not live)
                     progress.update(bars[event.label], completed=done, measured=measured)

@@ -79,7 +79,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     except KeyboardInterrupt as stop:
         if (folder / RunFile.EXPERIMENT).exists():
             again = shlex.join(["undrift", "resume", str(folder)])
-            sys.stderr.write(f"stopped; go on with: {again}\n")
+            sys.stderr.write(f"stopped; resume with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
     finished = read_run(folder)
     page = write_report(finished)

@@ -1,7 +1,7 @@
-"""Quantities: all that a row of metrics.jsonl can hold, and how people read it.
+"""Quantities: what a row of metrics.jsonl can hold, with titles, units and digits.
 
-This table is the only place that lists them. The meter measures them, a run's files hold them by
-name, and reports take titles, axes, units and digits from here.
+This is the only list of them. The meter measures them, the files of a run hold them by name, and
+reports and commands take titles, axes, units and digits from here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Each = Literal["parameter group", "client"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity by the name that it has in rows.
+    """A quantity, by its name in rows.
 
     about      one sentence for a reader
     axis       label of its axis below a heading that says `title`, without the unit
@@ -53,7 +53,7 @@ class Quantity:
 
     @property
     def factor(self) -> float:
-        """What a stored value is multiplied by to be in its unit."""
+        """Factor from stored values to values in the unit."""
         return 100.0 if self.share else 1.0
 
     def number(self, value: float, sign: str = "") -> str:
@@ -71,7 +71,7 @@ class Quantity:
 
     @property
     def prefixed(self) -> bool:
-        """Whether its unit takes decimal prefixes, as in MB."""
+        """Whether the unit takes decimal prefixes, as in MB."""
         return self.unit in ("B", "FLOP")
 
     def axis_title(self, prefix: str = "") -> str:
@@ -87,10 +87,10 @@ class Quantity:
 
 
 KEYS = ("algorithm", "label", "seed", "round")
-"""what tells rows apart"""
+"""columns that identify a row"""
 
 MODEL_TITLES = {"cloud": "Cloud", "aggregate": "Aggregate", "all": "All clients"}
-"""models that are tested beside the deployed one, which is one of the first two"""
+"""models that are tested; the deployed one is one of the first two"""
 
 _TESTED = (
     Quantity(
@@ -325,16 +325,16 @@ QUANTITIES = {quantity.name: quantity for quantity in _TABLE}
 """name → quantity, in the order in which tables and pages show them"""
 
 METRICS = tuple(q.name for q in _TABLE if not q.each and not q.sum_of and q.name not in KEYS)
-"""what every trial has in a row, if only as NaN: one number each"""
+"""quantities with one number per row; rows of every trial have all of them, perhaps as NaN"""
 
 LISTS = tuple(q.name for q in _TABLE if q.each)
-"""what has several values in a round"""
+"""quantities with several values per row"""
 
 BY_GROUP = {name: f"group_{name}" for name in METRICS if f"group_{name}" in LISTS}
-"""quantity → the list that has it by parameter group"""
+"""quantity → list of its values by parameter group"""
 
 CLOCK = "seconds"
 """the only quantity that differs each time that the same experiment is run"""
 
 AXES = ("round", "bytes", "flops", "seconds")
-"""what curves can be drawn over"""
+"""x-axes of curves"""

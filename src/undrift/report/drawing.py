@@ -19,7 +19,7 @@ from undrift.report.units import percent, prefix
 from undrift.runs.columns import Floats
 
 MOST_CLIENTS = 500
-"""clients that a picture of the partition shows at most"""
+"""most clients that a plot of the partition shows"""
 
 Draw = Callable[[Any], None]
 """draws into axes, or into a figure"""
@@ -58,7 +58,7 @@ STYLE: Any = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Our style, whatever that of the caller is."""
+    """Use our style, and restore that of the caller afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -68,7 +68,7 @@ def styled() -> Iterator[None]:
 
 
 def draw_grid(figure: Any, panels: Sequence[Draw], columns: int) -> None:
-    """Panels in lines of so many columns; what is left of the last line stays empty."""
+    """Panels row by row; unused places in the last row stay empty."""
     axes = figure.subplots(math.ceil(len(panels) / columns), columns, squeeze=False).flat
     for ax, draw in zip(axes, panels, strict=False):
         draw(ax)
@@ -110,7 +110,8 @@ def draw_curves(
 ) -> None:
     """The mean of each algorithm with a band of one sd; a cross where a seed diverged.
 
-    scale  factor of the values, `unit` divisor of those along the x-axis
+    scale  factor of the values
+    unit   divisor of the values on the x-axis
     """
     for index, (arm, style) in enumerate(zip(arms, inks(arms), strict=True)):
         (mean, sd), along = arm.band(metric), arm.band(x)[0] / unit
@@ -125,7 +126,7 @@ def draw_curves(
         shared = arm.shared_rounds
         for seed, curve in arm.curves.items():
             alone = curve.rounds >= (shared[-1] if shared.size else 0)
-            if alone.sum() > 1:  # this seed outlived another one: on its own from there
+            if alone.sum() > 1:  # other seeds ended earlier, and the mean with them
                 ax.plot(curve[x][alone] / unit, scale * curve[metric][alone], linewidth=0.6, **line)
             if seed in arm.failures:
                 ax.plot(*_end(curve[x] / unit, scale * curve[metric]), "x", markersize=5, **line)
@@ -135,7 +136,7 @@ def draw_curves(
 
 
 def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
-    """How the classes are spread over clients: dots for few clients, a heat map for many."""
+    """Class counts per client: dots for few clients, a heat map for many."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
 
@@ -165,19 +166,19 @@ def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
 
 
 def x_axis(x: str, largest: float) -> tuple[float, str]:
-    """The unit of an axis that goes up to a value, and its title."""
+    """Unit and title of an x-axis whose largest value is given."""
     unit, letter = prefix(largest / 5) if QUANTITIES[x].prefixed else (1.0, "")
     return unit, QUANTITIES[x].axis_title(letter)
 
 
 def _end(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The last point that has a value, or no point."""
+    """The last finite point, or none."""
     finite = np.flatnonzero(np.isfinite(x) & np.isfinite(y))[-1:]
     return x[finite], y[finite]
 
 
 def _wide(run: Run, metric: str) -> bool:
-    """Whether the values span so much that only a logarithmic axis shows them all."""
+    """Whether a linear axis would hide most values: the largest is over 50 times the median."""
     values = np.concatenate([curve[metric] for curve in run.curves])
     values = values[np.isfinite(values)]
     return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
@@ -191,7 +192,7 @@ def draw_legend(figure: Any, arms: Sequence[Arm]) -> None:
 
 
 def legend_lines(arms: Sequence[Arm]) -> list[Any]:
-    """What a legend shows: a line for each algorithm that has a label."""
+    """Legend entries: one line per algorithm that has a label."""
     from matplotlib.lines import Line2D
 
     return [
@@ -202,12 +203,12 @@ def legend_lines(arms: Sequence[Arm]) -> list[Any]:
 
 
 def _visible(label: str) -> str:
-    """matplotlib leaves labels that start with an underscore out of legends."""
+    """The label for matplotlib, which leaves those with a leading underscore out of legends."""
     return printable(f" {label}" if label.startswith("_") else label)
 
 
 def legend_columns(arms: Sequence[Arm], width: float) -> int:
-    """How many labels a line of a legend of this width holds, in lines of equal length."""
+    """Number of legend columns for a width in inches, with rows of equal length."""
     longest = max(len(arm.label) for arm in arms)
     fitting = max(1, int(width / (0.5 + 0.058 * longest)))
     return math.ceil(len(arms) / math.ceil(len(arms) / fitting))

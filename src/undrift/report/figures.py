@@ -1,4 +1,4 @@
-"""Figures: what a paper shows, as PDF, SVG and PNG."""
+"""Figures for a paper, as PDF, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ COLUMN, PAGE = 3.4, 7.0
 """inches: the width of one column and of a page of a two-column paper"""
 
 FORMATS = ("pdf", "svg", "png")
-"""kinds of files that figures can be written as; PDF takes longer than the others together"""
+"""file types of figures; PDF takes longer than the others together"""
 
 
 def write_figures(run: Run, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write every figure that the run has data for; return the files written."""
+    """Write every figure that the run has data for; returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, (size, draw) in _plan(run).items():
@@ -50,7 +50,7 @@ def write_partition(counts: NDArray[np.int64], path: Path, title: str = "") -> N
 
 
 def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
-    """Draw a figure of this size, in our style, into files without any date or version."""
+    """Draw a figure of this size in inches and save it, without dates or versions in the files."""
     from matplotlib.figure import Figure
 
     nameless: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
     with styled():
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
-        figure.draw_without_rendering()  # lays it out, once for all files
+        figure.draw_without_rendering()  # computes the layout once for all files
         figure.set_layout_engine("none")
         for path in paths:
             file = io.BytesIO()
@@ -104,7 +104,7 @@ def _draw_partition(figure: Any, counts: NDArray[np.int64]) -> None:
 
 
 def _overview(run: Run) -> list[Draw]:
-    """What the overview shows: the first four of these that the run has data for."""
+    """Panels of the overview: the first four that the run has data for."""
     main = ACCURACY.metric if run.recorded(ACCURACY.metric) else LOSS.metric
     titles = {(main, x): f"{QUANTITIES[main].title} by {word}" for x, word in _BY.items()}
     titles |= {(one, "round"): QUANTITIES[one].title for one in ("h_norm", "drift", "x_norm")}
@@ -133,7 +133,7 @@ _CURVES = {
     "drift": [("drift", "round")],
     "gsi": [("gsi", "round")],
 }
-"""figures of curves: metric and x-axis of each panel"""
+"""figure → metric and x-axis of each panel"""
 
 _BY = {"round": "round", "bytes": "traffic"}
-"""x-axes of the main curves of the overview, in words"""
+"""x-axes of the main curves in the overview → word in their titles"""

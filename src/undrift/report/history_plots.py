@@ -26,7 +26,7 @@ PANEL = (4.4, 2.8)
 
 
 class Plot(Figure):
-    """A figure that notebooks show by themselves; pyplot knows nothing of it."""
+    """A figure that notebooks display without pyplot."""
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
@@ -60,7 +60,7 @@ def plot_history(
 
 
 def _arms(history: History, metric: str, x: str, smooth: float) -> list[Arm]:
-    """Every label with its curves, of the rows that have both numbers."""
+    """One arm per label, from the rows in which both columns are finite."""
     for name in (metric, x):
         if history[name].dtype.kind not in "if":
             raise UndriftError(f"{name} is not a column of numbers")
@@ -90,7 +90,7 @@ def _arms(history: History, metric: str, x: str, smooth: float) -> list[Arm]:
 def _curve(
     points: dict[int, tuple[float, float]], metric: str, x: str, share: float
 ) -> TrialRecord:
-    """Points in order, each value averaged with those before it in weights that fade away."""
+    """Points by round, smoothed by an exponential moving average without bias at the start."""
     rounds = sorted(points)
     total = weight = 0.0
     values = []

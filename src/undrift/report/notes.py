@@ -1,4 +1,4 @@
-"""Notes: how to read the tables, and what their numbers leave out."""
+"""Notes below the tables: how to read them, and what their numbers leave out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FALLEN = 0.8
 
 
 def joined(names: Iterable[str]) -> str:
-    """What the rows have in a column: one thing, but for runs with different tasks."""
+    """Distinct names in order: several only if the runs have different tasks."""
     return " or ".join(dict.fromkeys(names))
 
 
 def has_intervals(rows: Sequence[SummaryRow]) -> bool:
-    """Whether any algorithm has seeds enough for an interval."""
+    """Whether any algorithm has enough seeds for an interval."""
     return any(row.final and row.final.interval for row in rows)
 
 
@@ -59,7 +59,7 @@ def notes(row: SummaryRow) -> str:
 
 
 def _so_far(row: SummaryRow) -> str:
-    """How far the seeds under way have come, and with what."""
+    """Rounds done by the unfinished seeds, and their latest result."""
     first, last = min(row.under_way), max(row.under_way)
     where = f"round {last}" if first == last else f"rounds {first} to {last}"
     text = f"{where} of {row.arm.rounds}"

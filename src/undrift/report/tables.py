@@ -1,4 +1,4 @@
-"""Tables: the summary as Markdown, LaTeX and CSV, and for the terminal."""
+"""Tables of the summary: Markdown, LaTeX, CSV and terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ESTIMATES = (
 def table_columns(
     run: Run, rows: Sequence[SummaryRow], compact: bool = False
 ) -> dict[str, list[str]]:
-    """Heading → cells of the table that people read; `compact` leaves out the finer columns."""
+    """Heading → cells of the main table; `compact` has fewer columns, for terminals."""
     name = joined(row.score.heading for row in rows)
     columns = {
         ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows],
@@ -51,7 +51,7 @@ def table_columns(
 
 
 def seed_columns(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
-    """Heading → cells of the table of intervals and differences; empty if there are neither."""
+    """Heading → cells of the table of intervals and differences; empty without either."""
     if not any(row.baseline for row in rows) and not has_intervals(rows):
         return {}
     name, gap = joined(row.score.heading for row in rows), _in(row.score.gap for row in rows)
@@ -89,7 +89,7 @@ def markdown_table(run: Run, rows: Sequence[SummaryRow]) -> str:
 
 
 def latex_table(run: Run, rows: Sequence[SummaryRow]) -> str:
-    """The tables in LaTeX, for the package booktabs, the best row in bold."""
+    """The tables in LaTeX with booktabs, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
         kinds = "".join("l" if _is_text(head) else "r" for head in columns)
@@ -107,7 +107,7 @@ def latex_table(run: Run, rows: Sequence[SummaryRow]) -> str:
 
 
 def rich_table(run: Run, rows: Sequence[SummaryRow]) -> Table:
-    """The table for a terminal: narrow, with the notes below it."""
+    """The main table for a terminal, with the notes below it."""
     noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
     said = "".join(f"\n{label}: {note}." for label, note in noted.items())
     return _rich(table_columns(run, rows, compact=True), rows, footnote(run, rows) + said)
@@ -138,7 +138,7 @@ def _rich(columns: dict[str, list[str]], rows: Sequence[SummaryRow], note: str) 
 
 
 def csv_table(run: Run, rows: Sequence[SummaryRow]) -> str:
-    """All numbers in full: accuracies as shares, traffic in bytes, compute in operations."""
+    """All numbers to 10 digits: accuracies as shares, traffic in bytes, compute in operations."""
     heads = ["run", "algorithm", "label", "seeds", "diverged", "unfinished", "leads"]
     heads += ["target", "reached", "baseline", "wins", "losses"]
     heads += ["metric", "rounds", "done", "latest_round"]
@@ -157,7 +157,7 @@ def csv_table(run: Run, rows: Sequence[SummaryRow]) -> str:
 
 
 def seeds_csv(run: Run, rows: Sequence[SummaryRow]) -> str:
-    """One line for each algorithm and seed: what went into the means, and where it ended."""
+    """One line per algorithm and seed: the values behind the means, and the failure if any."""
     heads = ["run", "algorithm", "label", "seed", "rounds", "final", "tail", "peak", "difference"]
     lines = []
     for row in rows:
@@ -183,7 +183,7 @@ def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:
 
 
 def _both(run: Run, rows: Sequence[SummaryRow]) -> list[tuple[dict[str, list[str]], str]]:
-    """The tables that people read, each with its note."""
+    """The main table and, if there is one, that of seeds; each with its note."""
     main, seeds = table_columns(run, rows), seed_columns(rows)
     return [(main, footnote(run, rows)), *([(seeds, seed_note(rows))] if seeds else [])]
 
@@ -232,7 +232,7 @@ def _interval(row: SummaryRow, estimate: Estimate | None, sign: str = "") -> str
 
 
 def _in(units: Iterable[str]) -> str:
-    """A unit for a heading, if the rows have one in common."""
+    """The unit in brackets, if all rows have the same one."""
     known = set(units)
     return f" ({unit})" if len(known) == 1 and (unit := known.pop()) else ""
 
@@ -242,7 +242,7 @@ def _is_text(head: str) -> bool:
 
 
 def _escape(text: str) -> str:
-    """Markdown that shows the text as it is, on one line."""
+    """The text escaped for Markdown, on one line."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_|\[\]~])", r"\\\1", re.sub(r"\s+", " ", safe))
 
@@ -253,8 +253,8 @@ _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
-    "[": "{[}",  # at the start of a row it would belong to the end of the one before
-    "*": "{*}",  # likewise
+    "[": "{[}",  # after \\ it would be read as its optional argument
+    "*": "{*}",  # after \\ likewise
     "·": r"$\cdot$",
     "±": r"$\pm$",
     BEST: r"$\star$",
@@ -263,6 +263,6 @@ _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
 
 
 def _latex(text: str) -> str:
-    """LaTeX that shows the text as it is, on one line."""
+    """The text escaped for LaTeX, on one line."""
     safe = "".join(_LATEX.get(sign, sign) for sign in re.sub(r"\s+", " ", text))
     return re.sub(r"(?<![\w)])([+-])(?=\d)", r"$\1$", safe)  # a sign, not a hyphen

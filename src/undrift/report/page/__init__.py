@@ -1,5 +1,5 @@
-"""Page: one self-contained HTML file, whose parts `undrift watch` shows as well.
+"""The report's page: one self-contained HTML file. `undrift watch` shows the same parts.
 
-page.py puts it together; parts.py writes texts and tables, plots.py the empty places of plots,
-sections.py says which plots there are, panels.py gives their data, and the scripts draw them.
+page.py assembles it; parts.py renders texts and tables, plots.py the empty plot elements;
+sections.py lists the plots, panels.py has their data, and the scripts draw them.
 """

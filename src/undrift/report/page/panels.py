@@ -1,4 +1,4 @@
-"""Panels: the data behind the interactive plots of the page."""
+"""The data of the page's interactive plots."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from undrift.report.read import Arm, Run
 from undrift.runs.columns import Floats
 
 MOST_POINTS = 500
-"""points that an interactive curve has at most; longer runs are thinned evenly"""
+"""most points per curve; longer runs are thinned evenly"""
 
 MOST_COLUMNS = 200
-"""rounds that a plot of lists of values has at most"""
+"""most rounds in a plot of lists of values"""
 
 
 def panel_data(run: Run) -> dict[str, Any]:
-    """All that the page's script draws from; values are rounded to six digits."""
-    shown = [x for x in AXES if x == "round" or run.recorded(x)]  # rounds even of no curves
+    """All data that the scripts draw, rounded to six digits."""
+    shown = [x for x in AXES if x == "round" or run.recorded(x)]  # the page needs one axis
     axes = {x: x_axis(x, run.largest(x)) for x in shown}
     recorded = [metric for metric in METRICS if run.recorded(metric)]
     scales = {metric: QUANTITIES[metric].factor for metric in recorded}
@@ -76,7 +76,7 @@ def _arm(arm: Arm, style: Ink, scales: Mapping[str, float], axes: Iterable[str])
 
 
 def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
-    """Lists of values: one line for each place in the list, and the x-axes they share."""
+    """Lists of values: one line per position in the list, and their shared x-axes."""
     keep = _thin(arm.shared_rounds.size, MOST_COLUMNS)
     found = {name: arm.sheet(name) for name in LISTS}
     lines = {
@@ -89,7 +89,7 @@ def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
 
 
 def group_names(arm: Arm) -> list[str]:
-    """What to call the parameter groups that FedGLAD told apart."""
+    """Names of the parameter groups that FedGLAD distinguishes."""
     sheets = [arm.sheet(name) for name in BY_GROUP.values()]
     count = max((sheet.shape[1] for sheet in sheets if sheet is not None), default=0)
     if count == len(arm.groups):
@@ -98,7 +98,7 @@ def group_names(arm: Arm) -> list[str]:
 
 
 def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
-    """The choices above the plots; one with a single option is left out."""
+    """The switches above the plots, without those that have a single option."""
     groups: list[tuple[str, str, list[tuple[str, str]]]] = [
         ("x", "x-axis", [(x, QUANTITIES[x].title) for x in axes]),
         (
@@ -141,7 +141,7 @@ def _thin(points: int, most: int) -> NDArray[np.int64]:
 
 
 def _numbers(values: Floats | Sequence[float], digits: int = 6) -> list[float | int | None]:
-    """Values for JSON: no more digits than a plot shows, null for no value."""
+    """Values for JSON: rounded, and null for no value."""
 
     def number(value: float) -> float | int | None:
         if not math.isfinite(value):

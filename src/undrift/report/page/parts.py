@@ -1,5 +1,4 @@
-"""Parts: the texts, tables and empty plots of the page, as HTML. All that comes from runs is
-escaped."""
+"""Texts, tables and empty plots of the page as HTML. Everything that comes from runs is escaped."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ _SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format", "groups"}
 
 
 def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
-    """The parts by the names they have in view.html."""
+    """Name in view.html → HTML."""
     return {
         "title": escape(run.name),
         "facts": _facts(run),
@@ -52,7 +51,7 @@ def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
 
 
 def _facts(run: Run) -> str:
-    """What all runs have in common."""
+    """The main settings that all runs share."""
     said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
@@ -93,7 +92,7 @@ def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
 
 
 def _place(rows: Sequence[SummaryRow], score: Score) -> str:
-    """How the leader does among the others; those that are still under way may yet end better."""
+    """The words before the leader's result; unfinished algorithms may still overtake it."""
     if len(rows) == 1:
         return "at"
     those = " of those that have finished" if any(row.unfinished for row in rows) else ""
@@ -101,7 +100,7 @@ def _place(rows: Sequence[SummaryRow], score: Score) -> str:
 
 
 def _progress(run: Run) -> str:
-    """A warning if a run has not come to its end."""
+    """A sentence on the progress of a run that is not finished."""
     if run.finished:
         return ""
     return f"{escape(run.name)} has done {run.done} of {run.rounds} rounds so far."
@@ -144,7 +143,7 @@ def _table(columns: Mapping[str, list[str]], rows: Sequence[SummaryRow], note: s
 
 
 def _heading(text: str) -> str:
-    """Escaped, and broken neither inside "80 %" nor inside a unit."""
+    """Escaped, without a line break inside "80 %"."""
     return escape(text).replace(" %", "&nbsp;%")
 
 
@@ -168,7 +167,7 @@ def _command(run: Run) -> str:
 
 
 def _settings(run: Run) -> str:
-    """The settings: one column where all runs agree, one for each run where they do not."""
+    """Rows of the settings: one cell where all runs agree, else one per run."""
     keys = dict.fromkeys(key for one in run.members for key in one.experiment)
     extra = [key for key in keys if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
     names = _SETTINGS | {key: key.replace("_", " ").capitalize() for key in extra}

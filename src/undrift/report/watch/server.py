@@ -1,7 +1,7 @@
-"""The server behind `undrift watch`: a few responses, all read only.
+"""The HTTP server of `undrift watch`, which is read only.
 
-No path of a request ever reaches the file system: pages are looked up in a table, and names of
-runs in the list of those that were found.
+Paths of requests never reach the file system: pages are looked up in a table, and names of runs in
+the list of those that were found.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
     " img-src data: blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""plotly sets styles of its own, hence their exception"""
+"""content security policy; plotly.js needs inline styles"""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -46,23 +46,23 @@ HEADERS = {
 
 
 class Response(Exception):
-    """What to send, raised or returned."""
+    """An HTTP response; refusals are raised."""
 
     def __init__(
         self, body: str, kind: str = "text/plain", status: int = 200, name: str | None = None
     ) -> None:
         super().__init__(body)
-        self.body = body.encode(errors="replace")  # JSON can hold what is no text
+        self.body = body.encode(errors="replace")  # JSON may hold lone surrogates
         self.kind = kind
         self.status = status
         self.name = name
 
 
 class PageServer(ThreadingHTTPServer):
-    """Shows the runs of a folder at `url` until it is closed.
+    """Serves the runs of a folder at `url`.
 
-    host  an address of this machine; only those of the loopback keep others out
-    port  0 for any that is free
+    host  an address of this machine; other machines can reach all but loopback addresses
+    port  0 for any free one
     """
 
     daemon_threads = True
@@ -88,27 +88,28 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{host}:{self.server_port}/"
 
     def answers_to(self, host: str) -> bool:
-        """Whether a request may call us so.
+        """Whether the Host header of a request is one of ours.
 
-        Another name for this machine is how a page from elsewhere would read ours.
+        Others are refused against DNS rebinding: a foreign page whose name resolves to this machine
+        could read the runs.
         """
         names = {"localhost", "127.0.0.1", "[::1]", self.host.lower(), f"[{self.host}]"}
         known = {f"{name}:{self.server_port}" for name in names}
-        if self.server_port == HTTP_PORT:  # which browsers leave out
+        if self.server_port == HTTP_PORT:  # browsers omit the default port
             known |= names
         return not self.private or host.lower() in known
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away in the middle of a response is no error."""
+        """Ignore browsers that close the connection during a response."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
     @cached_property
     def pages(self) -> dict[str, Response]:
-        """What stays the same."""
+        """Responses that do not depend on the runs."""
         watch = files("undrift.report.watch")
         own = {name: watch.joinpath(name).read_text(encoding="utf-8") for name in OWN}
-        view = fill(asset("view.html"), defaultdict(str))  # the script puts in the rest
+        view = fill(asset("view.html"), defaultdict(str))  # the script fills in the parts
         path = self.folder.path
         folder = {"folder": escape(printable(path.name)), "path": escape(printable(path))}
         page = fill(own["watch.html"], folder | {"view": view})
@@ -125,7 +126,7 @@ OWN = ("watch.html", "watch.css", "watch.js")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Handles one request."""
 
     server: PageServer
     protocol_version = "HTTP/1.1"
@@ -133,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        """Send what was asked for, or nothing if the browser has it already."""
+        """Send the response, or 304 if the browser has it already."""
         try:
             response = self._response()
         except Response as refusal:
@@ -183,12 +184,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What is no request for a page; the connection may be out of step and ends."""
+        """Answer a malformed request, and close the connection, which may be out of step."""
         self.close_connection = True
         self._send(Response(message or HTTPStatus(code).phrase, status=code))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet: a page asks every other second."""
+        """Log nothing: a page sends a request every other second."""
 
 
 def _json(value: Any) -> Response:

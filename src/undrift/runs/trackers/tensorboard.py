@@ -1,4 +1,4 @@
-"""TensorBoard: event files in RUN/tensorboard, a folder for each trial."""
+"""TensorBoard: event files in RUN/tensorboard, one folder per trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TensorBoard:
     def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
         folder = self._folder / quote(trial.name, safe=" ,()=+")
-        # From `purge_step` on, readers drop what earlier sessions wrote.
+        # `purge_step` makes readers drop what earlier sessions wrote from that step on.
         self._writer = SummaryWriter(str(folder), purge_step=0)
         lines = [f"| {key} | {value} |" for key, value in trial.facts.items()]
         self._writer.add_text("settings", "\n".join(["| | |", "|---|---|", *lines]), 0)
