@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from array import array
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -77,7 +78,7 @@ class MetricsReader:
         self._forget()
 
     def _forget(self) -> None:
-        self._columns: dict[TrialKey, TrialColumns] = {}
+        self._columns: defaultdict[TrialKey, TrialColumns] = defaultdict(TrialColumns)
         self._trials: set[TrialKey] = set()
         self._offset = self._lines = 0
         self._last = b""  # line read last, which must still be there when the file has grown
@@ -118,8 +119,7 @@ class MetricsReader:
     def _add(self, line: bytes) -> None:
         if line.strip():
             row = parse_row(line, self._trials)
-            columns = self._columns.setdefault((row["algorithm"], row["seed"]), TrialColumns())
-            columns.add(row["round"], *measured(row))
+            self._columns[row["algorithm"], row["seed"]].add(row["round"], *measured(row))
         self._lines += line.endswith(b"\n")
         self._offset += len(line)
         self._last = line
