@@ -192,9 +192,21 @@ def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["about"] for row in rows)
 
 
-def test_a_diverging_run_ends_with_a_failure(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    compare("fedavg", "fedprox", *QUICK, "--lr", "1e30", "--out", str(out))
+def test_when_all_trials_diverge_the_exit_code_is_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "[red]"  # which rich would take for a colour
+    for command in (
+        ["compare", "fedavg", "fedprox", *QUICK, "--lr", "1e30", "--out", str(out)],
+        ["resume", str(out)],
+        ["resume", str(out), "--json"],
+    ):
+        with pytest.raises(SystemExit) as exit:
+            main(command)
+        assert exit.value.code == 3
+        shown, said = capsys.readouterr()
+        assert str(out / "report.html") in shown
+        assert "all trials diverged" in said
     failures = json.loads((out / "failures.json").read_text())
     assert {failure["algorithm"] for failure in failures} == {"FedAvg()", "FedProx(mu=0.01)"}
     assert all(failure["reason"] for failure in failures)

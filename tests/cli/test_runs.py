@@ -139,7 +139,7 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     shown = capsys.readouterr().out
     assert "Dirichlet(clients=4, alpha=0.1)" in shown
     assert re.search(r"FedAvg +10/20 +45\.00 ± 7\.07", shown)  # where both seeds still were
-    assert re.search(r"AdaBest +20/20 +85\.00 ± 7\.07 .* 30\.0 kB", shown)
+    assert re.search(r"AdaBest +20/20 +85\.00 ± 7\.07 +0\.05 +21 +0\.5 +0\.2 +30\.0 kB", shown)
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
     assert f"in {tmp_path}:" in shown
     assert re.search(r"metrics\.jsonl +one row per algorithm", shown)

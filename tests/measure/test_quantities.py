@@ -8,7 +8,7 @@ from pathlib import Path
 from undrift import IID, AdaBest, Digits, Experiment, FedGLAD, Local, Uniform, run
 from undrift.measure.quantities import AXES, BY_GROUP, KEYS, LISTS, METRICS, QUANTITIES
 from undrift.models import Linear
-from undrift.report.sections import SECTIONS
+from undrift.report.page.sections import SECTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -58,6 +58,15 @@ def test_titles_of_axes_name_the_quantity_and_its_unit() -> None:
     assert QUANTITIES["bytes"].axis_title("M") == "Traffic, down and up (MB)"
     assert QUANTITIES["coverage"].factor == QUANTITIES["client_accuracy_sd"].factor == 100
     assert QUANTITIES["flops"].factor == 1
+
+
+def test_a_value_is_written_in_its_unit() -> None:
+    values = {"accuracy": 0.80826, "loss": 0.123456, "x_norm": 21.0}
+    assert [QUANTITIES[name].labelled(value) for name, value in values.items()] == [
+        "accuracy 80.83 %",
+        "test loss 0.1235",
+        "‖x‖ 21",
+    ]
 
 
 def test_the_documentation_has_the_table() -> None:

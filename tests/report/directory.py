@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from undrift.report import read_run, summarise
-from undrift.report.page import render_page
+from undrift.report.page.page import render_page
 
 A, B = "FedAvg()", "AdaBest(mu=0.02, beta=0.96)"
 ROUNDS = (5, 10, 15, 20)

@@ -18,6 +18,8 @@ from matplotlib.figure import Figure
 import undrift
 from tests.report.directory import ACCURACY, ROUNDS, B, make_run
 from undrift import History, UndriftError
+from undrift.report import read_run
+from undrift.report.drawing import plot_curves
 
 DATA = undrift.federate(undrift.Digits(), undrift.IID(clients=6), seed=0)
 
@@ -232,6 +234,18 @@ def test_figures_leave_no_trace(history: History, tmp_path: Path) -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     pyplot = sys.modules.get("matplotlib.pyplot")
     assert pyplot is None or not pyplot.get_fignums()
+
+
+def test_a_history_is_drawn_as_a_report_draws_its_run(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, {**ACCURACY, (B, 2): (0.5, 0.6)})  # one seed is behind
+    figure = Figure()
+    plot_curves(theirs := figure.subplots(), read_run(folder), "x_norm", "bytes")
+    (ours,) = History.read(folder).plot("x_norm", x="bytes").axes
+    assert ours.get_xlabel() == theirs.get_xlabel()
+    assert len(ours.lines) == len(theirs.lines) == 4
+    for one, other in zip(ours.lines, theirs.lines, strict=True):
+        assert one.get_xydata().tolist() == other.get_xydata().tolist()
+        assert one.get_color() == other.get_color()
 
 
 def test_axes_of_your_own(history: History) -> None:

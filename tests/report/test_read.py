@@ -15,7 +15,7 @@ import pytest
 from tests.report.directory import ACCURACY, A, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.report import merge, read_run, write_report
-from undrift.report.panels import group_names, panel_data
+from undrift.report.page.panels import group_names, panel_data
 
 
 def test_a_round_written_twice_counts_as_written_last(tmp_path: Path) -> None:
@@ -28,6 +28,14 @@ def test_a_round_written_twice_counts_as_written_last(tmp_path: Path) -> None:
 def test_equal_labels_are_replaced_by_names(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path, labels={A: "same", B: "same"}))
     assert [arm.label for arm in run.arms] == [A, B]
+
+
+def test_all_failed_means_every_algorithm_on_every_seed(tmp_path: Path) -> None:
+    failures = [
+        {"algorithm": name, "seed": seed, "round": 6, "reason": "x"} for name, seed in ACCURACY
+    ]
+    assert read_run(make_run(tmp_path / "all", failures=failures)).all_failed
+    assert not read_run(make_run(tmp_path / "some", failures=failures[:-1])).all_failed
 
 
 def test_infinite_values_are_gaps(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_broken_files_are_named(tmp_path: Path, spoil: Spoil, message: str) -> N
     ("change", "message"),
     [
         ({"seeds": []}, "seeds must be a list"),
-        ({"seeds": [7]}, "seed 0 is not in experiment.json"),
+        ({"seeds": [7]}, "with seed 0 is not in experiment.json"),
         ({"target": "high"}, "target must be a number"),
         ({"algorithms": []}, "at least one entry"),
         ({"algorithms": ["x"]}, "an object with a name"),

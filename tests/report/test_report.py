@@ -14,7 +14,7 @@ import pytest
 from tests.report.directory import A, B, make_run
 from undrift.config import UndriftError
 from undrift.report import merge, read_run, write_report
-from undrift.report.panels import MOST_POINTS, panel_data
+from undrift.report.page.panels import MOST_POINTS, panel_data
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from tests.report.directory import ACCURACY, A, make_run
 from undrift.cli.watch import watch
 from undrift.config import UndriftError
-from undrift.report import read_run, rows
+from undrift.report import read_run
 from undrift.report.watch import folder as folder_module
 from undrift.report.watch.folder import Folder
-from undrift.report.watch.server import Answer, Server
+from undrift.report.watch.server import PageServer, Response
+from undrift.runs import columns
+from undrift.runs.entries import parse_row
 from undrift.system.lock import Lock, holder
 
 Shown = pytest.CaptureFixture[str]
@@ -37,8 +39,8 @@ def runs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(runs: Path) -> Iterator[Server]:
-    with Server(Folder(runs)) as made:
+def server(runs: Path) -> Iterator[PageServer]:
+    with PageServer(Folder(runs)) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()
         yield made
@@ -47,7 +49,7 @@ def server(runs: Path) -> Iterator[Server]:
 
 
 def ask(
-    server: Server, path: str, method: str = "GET", **headers: str
+    server: PageServer, path: str, method: str = "GET", **headers: str
 ) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     connection.request(method, path, headers=headers)
@@ -104,9 +106,11 @@ def test_files_are_read_only_when_they_have_changed(
 
 
 def test_only_new_rows_are_parsed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers: list[str] = []
+    parsed: list[int] = []
     monkeypatch.setattr(
-        rows, "parsed", lambda path, text, where: (numbers.append(where), json.loads(text))[1]
+        columns,
+        "parse_row",
+        lambda line, trials: (row := parse_row(line, trials), parsed.append(row["round"]))[0],
     )
     folder = Folder(runs / "second")
     for t in (15, 20):
@@ -114,7 +118,7 @@ def test_only_new_rows_are_parsed(runs: Path, monkeypatch: pytest.MonkeyPatch) -
             file.write(json.dumps({"algorithm": A, "seed": 0, "round": t, "accuracy": 0.9}) + "\n")
         assert folder.entries()[0].facts()["done"] == t
         folder.view(["second"])
-    assert numbers == [f"line {number}: " for number in (1, 2, 3, 4)]
+    assert parsed == [5, 10, 15, 20]
 
 
 def test_links_in_a_circle_and_closed_folders_hide_no_run(
@@ -187,7 +191,7 @@ def test_spoilt_files_never_spoil_the_list(
     json.dumps(folder.view(["one"]), allow_nan=False)
 
 
-def test_the_list_and_the_view(server: Server) -> None:
+def test_the_list_and_the_view(server: PageServer) -> None:
     _, body = ask(server, "/runs")
     listed = {run["name"]: run for run in json.loads(body)}
     assert listed["first"]["best"] == "90.00 %"
@@ -201,7 +205,7 @@ def test_the_list_and_the_view(server: Server) -> None:
     assert b"<title>first</title>" in page
 
 
-def test_what_has_not_changed_is_not_sent_again(server: Server) -> None:
+def test_what_has_not_changed_is_not_sent_again(server: PageServer) -> None:
     first, body = ask(server, "/runs")
     again, nothing = ask(server, "/runs", **{"If-None-Match": first.headers["ETag"]})
     assert (again.status, nothing) == (304, b"")
@@ -218,14 +222,14 @@ def test_what_has_not_changed_is_not_sent_again(server: Server) -> None:
         *("/report.html?run=../secret", "/report.html?run=/etc", "/report.html?run=first/../first"),
     ],
 )
-def test_other_paths_lead_nowhere(server: Server, path: str) -> None:
+def test_other_paths_lead_nowhere(server: PageServer, path: str) -> None:
     make_run(server.folder.path.parent / "secret", name="secret")
     answer, body = ask(server, path)
     assert answer.status == 404
     assert b"secret" not in body
 
 
-def test_names_of_runs_are_no_paths(server: Server) -> None:
+def test_names_of_runs_are_no_paths(server: PageServer) -> None:
     make_run(server.folder.path.parent / "secret", name="secret")
     for name in ("../secret", "..%2Fsecret", "first%2F..%2F..%2Fsecret", "%2Fetc", "."):
         assert ask(server, f"/view?run={name}")[1] == b"null"
@@ -234,7 +238,7 @@ def test_names_of_runs_are_no_paths(server: Server) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/runs", "/page.js", "/nothing", "/view?run=first", "/view?run=no"]
 )
-def test_every_answer_is_guarded(server: Server, path: str) -> None:
+def test_every_answer_is_guarded(server: PageServer, path: str) -> None:
     headers = ask(server, path)[0].headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
@@ -243,7 +247,7 @@ def test_every_answer_is_guarded(server: Server, path: str) -> None:
     assert headers["Access-Control-Allow-Origin"] is None
 
 
-def test_other_names_of_this_machine_are_refused(server: Server) -> None:
+def test_other_names_of_this_machine_are_refused(server: PageServer) -> None:
     port = server.server_port
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"LocalHost:{port}", f"[::1]:{port}"):
         assert ask(server, "/runs", Host=host)[0].status == 200
@@ -259,20 +263,20 @@ def test_other_names_of_this_machine_are_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_nothing_can_be_written(server: Server, method: str) -> None:
+def test_nothing_can_be_written(server: PageServer, method: str) -> None:
     answer, _ = ask(server, "/runs", method)
     assert answer.status == 501
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_what_is_no_request_is_answered(server: Server) -> None:
+def test_what_is_no_request_is_answered(server: PageServer) -> None:
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as plug:
         plug.sendall(b"nonsense\r\n\r\n")
         assert b"Bad request" in plug.recv(1000)
     assert ask(server, "/runs")[0].status == 200
 
 
-def test_a_port_in_use_and_other_mistakes(server: Server, runs: Path) -> None:
+def test_a_port_in_use_and_other_mistakes(server: PageServer, runs: Path) -> None:
     with pytest.raises(UndriftError, match=r"in use.*--port"):
         watch(runs, port=server.server_port)
     with pytest.raises(UndriftError, match="--port 70000"):
@@ -284,12 +288,12 @@ def test_a_port_in_use_and_other_mistakes(server: Server, runs: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["ftp://[", "/view?" + "run=x&" * 1001])
-def test_addresses_that_are_none(server: Server, capfd: Shown, path: str) -> None:
+def test_addresses_that_are_none(server: PageServer, capfd: Shown, path: str) -> None:
     answer, _ = ask(server, path)
     assert (answer.status, capfd.readouterr().err) == (400, "")
 
 
-def test_browsers_leave_out_the_usual_port(server: Server) -> None:
+def test_browsers_leave_out_the_usual_port(server: PageServer) -> None:
     server.server_port = 80
     for host in ("localhost", "127.0.0.1", "localhost:80", "[::1]"):
         assert server.answers_to(host)
@@ -299,14 +303,14 @@ def test_browsers_leave_out_the_usual_port(server: Server) -> None:
 def test_names_that_are_no_text(tmp_path: Path, capsys: Shown, monkeypatch: Patch) -> None:
     runs = tmp_path / os.fsdecode(b"\xff[b]")
     make_run(runs / os.fsdecode(b"\xfe"), name="\ud800")
-    with Server(Folder(runs)) as server:
+    with PageServer(Folder(runs)) as server:
         page = server.pages["/"].body.decode()
         assert "\\udcff[b]" in page
         (listed,) = server.folder.entries()
         assert listed.name == "\\udcfe"
         assert server.folder.together([listed.name]) is not None
-        assert Answer("\ud800").body == b"?"
-    monkeypatch.setattr(Server, "serve_forever", lambda self: None)
+        assert Response("\ud800").body == b"?"
+    monkeypatch.setattr(PageServer, "serve_forever", lambda self: None)
     watch(runs, port=0)
     assert "\\udcff[b] at http" in capsys.readouterr().out
 
@@ -319,11 +323,11 @@ def test_a_path_too_long_for_any_folder() -> None:
 def test_an_address_beyond_this_machine_comes_with_a_warning(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(self: Server) -> None:
+    def stop(self: PageServer) -> None:
         assert self.answers_to("any.example") is not self.private
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Server, "serve_forever", stop)
+    monkeypatch.setattr(PageServer, "serve_forever", stop)
     watch(runs, port=0)
     said = capsys.readouterr()
     assert "http://127.0.0.1:" in said.out

@@ -13,7 +13,7 @@ import pytest
 from tests.report.browser import Visit, chromium
 from tests.report.directory import ACCURACY, ROUNDS, A, B, make_run
 from undrift.report.watch.folder import Folder
-from undrift.report.watch.server import Server
+from undrift.report.watch.server import PageServer
 from undrift.system.lock import Lock
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -29,7 +29,7 @@ def browser() -> Iterator[Any]:
 def url(tmp_path: Path) -> Iterator[str]:
     """The page of a folder of runs, which is still empty."""
     (tmp_path / "runs").mkdir()
-    with Server(Folder(tmp_path / "runs")) as server:
+    with PageServer(Folder(tmp_path / "runs")) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server.url

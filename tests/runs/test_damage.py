@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -190,6 +191,7 @@ HOLES: dict[str, Callable[[bytes], bytes]] = {
     "torn": lambda rows: rows + rows[:50] + rows,
     "a word": lambda rows: rows + b"what is this\n",
     "a text for a round": lambda rows: rows + rows.replace(b'"round": 2', b'"round": "4"'),
+    "a text for a loss": lambda rows: rows + re.sub(rb'"loss": [^,]+', b'"loss": "low"', rows),
     "a list for a seed": lambda rows: rows + rows.replace(b'"seed": 0', b'"seed": [1]'),
     "another algorithm": lambda rows: rows + rows.replace(b"AdaBest(", b"AdaBust("),
 }

@@ -471,7 +471,7 @@ def test_signals_leave_a_run_that_goes_on(
         process.send_signal(number)
         _, said = process.communicate()
     assert process.returncode == code
-    assert said == f"stopped; go on with: undrift resume {out}\n"
+    assert said == f"stopped; resume with: undrift resume {out}\n"
     reached = int(checkpoints(out)[-1].stem.removeprefix("round-"))
     begun = run(stored_experiment(out), out)
     assert [next(begun).kind, next(begun).round] == ["start", reached]

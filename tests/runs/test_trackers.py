@@ -17,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from undrift.config import UndriftError
-from undrift.runs.trackers import NAMES, Trackers, Trial, numbers, tracker
+from undrift.runs.trackers import NAMES, TrackedTrial, Trackers, numbers, tracker
 
 RUN, SETTINGS = "3f2a90c1d7be", {"data": "Digits()", "rounds": 8, "target": None}
-ADABEST = Trial(RUN, SETTINGS, "AdaBest", "AdaBest(mu=0.02)", 0)
-FEDAVG = Trial(RUN, SETTINGS, "FedAvg", "FedAvg()", 1)
+ADABEST = TrackedTrial(RUN, SETTINGS, "AdaBest", "AdaBest(mu=0.02)", 0)
+FEDAVG = TrackedTrial(RUN, SETTINGS, "FedAvg", "FedAvg()", 1)
 ROUNDS = {ADABEST.name: [2, 4, 6, 8], FEDAVG.name: [2, 4]}
 
 
-def row(trial: Trial, t: int) -> dict[str, Any]:
+def row(trial: TrackedTrial, t: int) -> dict[str, Any]:
     return {
         "algorithm": trial.algorithm,
         "label": trial.label,
@@ -114,7 +114,7 @@ def test_nothing_goes_over_the_network(written: tuple[Path, list[bytes]]) -> Non
 
 
 @pytest.mark.parametrize("trial", [ADABEST, FEDAVG], ids=lambda trial: trial.label)
-def test_tensorboard(written: tuple[Path, list[bytes]], trial: Trial) -> None:
+def test_tensorboard(written: tuple[Path, list[bytes]], trial: TrackedTrial) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(written[0] / "tensorboard" / trial.name)).Reload()
@@ -134,7 +134,7 @@ def test_tensorboard(written: tuple[Path, list[bytes]], trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("trial", [ADABEST, FEDAVG], ids=lambda trial: trial.label)
-def test_mlflow(written: tuple[Path, list[bytes]], trial: Trial) -> None:
+def test_mlflow(written: tuple[Path, list[bytes]], trial: TrackedTrial) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{written[0]}/mlflow/mlflow.db")
@@ -158,7 +158,7 @@ def test_mlflow(written: tuple[Path, list[bytes]], trial: Trial) -> None:
 
 
 @pytest.mark.parametrize("trial", [ADABEST, FEDAVG], ids=lambda trial: trial.label)
-def test_wandb(written: tuple[Path, list[bytes]], trial: Trial) -> None:
+def test_wandb(written: tuple[Path, list[bytes]], trial: TrackedTrial) -> None:
     sessions = sorted((written[0] / "wandb").glob(f"offline-run-*-{trial.id}"))
     assert len(sessions) == (2 if trial == ADABEST else 1)
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(sessions[-1])]
@@ -186,7 +186,7 @@ def test_a_tracker_that_fails_is_off_and_the_others_go_on(tmp_path: Path) -> Non
     tracking.end()
     tracking.close()
     (line,) = said
-    assert line.startswith("mlflow failed and is off")
+    assert line.startswith("mlflow failed and is switched off")
     assert "File exists" in line
     assert "\n" not in line
     events = EventAccumulator(str(tmp_path / "tensorboard" / FEDAVG.name)).Reload()
@@ -232,10 +232,10 @@ def test_an_unknown_tracker_is_guessed(tmp_path: Path) -> None:
 
 
 def test_trials_have_ids_of_their_own_that_last() -> None:
-    trials = [ADABEST, FEDAVG, Trial(RUN, SETTINGS, "FedAvg", "FedAvg()", 2)]
-    trials.append(Trial("another", SETTINGS, "FedAvg", "FedAvg()", 2))
+    trials = [ADABEST, FEDAVG, TrackedTrial(RUN, SETTINGS, "FedAvg", "FedAvg()", 2)]
+    trials.append(TrackedTrial("another", SETTINGS, "FedAvg", "FedAvg()", 2))
     assert len({trial.id for trial in trials}) == 4
-    assert Trial(RUN, {}, "another label", ADABEST.algorithm, 0).id == ADABEST.id
+    assert TrackedTrial(RUN, {}, "another label", ADABEST.algorithm, 0).id == ADABEST.id
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(), st.booleans(), st.text(), st.integers())))

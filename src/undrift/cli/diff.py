@@ -11,15 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from undrift.later import np
+from undrift.measure.quantities import CLOCK, QUANTITIES
 from undrift.report import Run, read_run
 from undrift.report.read import Arm, TrialRecord
 from undrift.report.text import printable
 
 NOT_SETTINGS = {"name", "hash", "command", "version", "format"}
 """what may differ between two runs of one experiment"""
-
-CLOCK = "seconds"
-"""the one quantity that is never the same twice"""
 
 ROUNDING = 1e-4
 """what rounding may amount to where two runs part: a thousand times the last digit of a float32"""
@@ -122,16 +120,17 @@ def _values(trial: str, a: TrialRecord, b: TrialRecord) -> Parting | None:
     unequal = (x != y) & ~(np.isnan(x) & np.isnan(y))
     if not unequal.any():
         return None
-    whole = np.array([[1.0 if "cosine" in name else 0.0] for name in names])  # may be near 0
+    known = [QUANTITIES.get(name) for name in names]  # None for what only these runs record
+    least = np.array([[one.magnitude if one else 0.0] for one in known])
     with np.errstate(invalid="ignore"):
-        sizes = np.abs(x - y) / np.maximum(np.maximum(np.abs(x), np.abs(y)), whole)
+        sizes = np.abs(x - y) / np.maximum(np.maximum(np.abs(x), np.abs(y)), least)
     sizes = np.where(unequal, np.nan_to_num(sizes, nan=np.inf), 0.0)
     first = int(np.argmax(unequal.any(axis=0)))
     which = np.flatnonzero(unequal[:, first])
     more = f", and {len(which) - 1} quantities more" if which[1:].size else ""
     values = f"{float(x[which[0], first])!r} | {float(y[which[0], first])!r}"
-    # accuracies jump by whole samples, however small the cause is
-    smooth = [k for k in which if "accuracy" not in names[k]] or list(which)
+    # Shares jump by whole samples, however small the cause is.
+    smooth = [k for k in which if not ((one := known[k]) and one.share)] or list(which)
     name, t = np.unravel_index(np.argmax(sizes), sizes.shape)
     return Parting(
         trial,

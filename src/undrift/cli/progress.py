@@ -18,9 +18,14 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from undrift.measure.quantities import QUANTITIES
+
 if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.runs.runner import Event
+
+RESULTS, NORMS = ("accuracy", "loss"), ("x_norm", "h_norm")
+"""quantities that a bar shows: the first result that there is, and the norms if there is room"""
 
 WIDE = 110
 """columns of a terminal that has room for everything"""
@@ -45,11 +50,11 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
     console = Console(highlight=False)
     wide = console.width >= WIDE
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24 if wide else 8),
         MofNCompleteColumn(),
         Rate(),
-        TextColumn("{task.fields[measured]}"),
+        TextColumn("{task.fields[measured]}", markup=False),
         TimeRemainingColumn(),
     )
     live = console.is_terminal
@@ -77,7 +82,7 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
                     progress.start_task(bars[event.label])
                     if event.round and not live:
                         where = f"{event.label}, seed {event.seed}"
-                        console.print(f"{where}: goes on after round {event.round}", markup=False)
+                        console.print(f"{where}: resumes after round {event.round}", markup=False)
                 case "row":
                     measured = _told(event.row or {}, norms=wide or not live)
                     progress.update(bars[event.label], completed=done, measured=measured)
@@ -93,13 +98,8 @@ def show_progress(experiment: Experiment, events: Iterable[Event]) -> None:
 
 
 def _told(row: dict[str, Any], norms: bool) -> str:
-    """The last evaluation in a few words."""
-    accuracy, said = row.get("accuracy"), []
-    if accuracy is not None:
-        said.append(f"accuracy {100 * accuracy:.1f} %")
-    elif row.get("loss") is not None:
-        said.append(f"loss {row['loss']:.4g}")
-    for key, name in (("x_norm", "‖x‖"), ("h_norm", "‖h‖")) if norms else ():
-        if row.get(key) is not None:
-            said.append(f"{name} {row[key]:.3g}")
-    return "  ".join(said)
+    """The last evaluation: accuracy, or the loss where there is none, and perhaps norms."""
+    known = {name: value for name, value in row.items() if value is not None}
+    result = [name for name in RESULTS if name in known][:1]
+    names = [*result, *(NORMS if norms else ())]
+    return "  ".join(QUANTITIES[name].labelled(known[name]) for name in names if name in known)

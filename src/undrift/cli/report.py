@@ -23,6 +23,7 @@ from undrift.report import (
     summarise,
     write_report,
 )
+from undrift.report.score import ACCURACY
 from undrift.report.text import printable
 
 
@@ -67,7 +68,7 @@ def report(
     if not known:
         raise UndriftError("\n".join(errors))
     together = merge(known)
-    if target is not None and not together.recorded("accuracy"):
+    if target is not None and not together.recorded(ACCURACY.metric):
         raise UndriftError(
             f"--target {target}: there are no accuracies in these runs; leave it out"
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.text import Text
 
 from undrift.cli.whole import Whole
 from undrift.config.choices import SAVE_EVERY, EngineName
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 
 OwnFiles = Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)]
+
+ALL_DIVERGED = 3
+"""exit code when every trial of a run ended with a failure"""
 
 
 @Parameter(name="*")
@@ -54,6 +58,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     from undrift.cli.progress import show_progress
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
+    from undrift.report.text import printable
     from undrift.runs.runner import run as go
     from undrift.runs.trackers import Trackers
 
@@ -78,18 +83,21 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     except KeyboardInterrupt as stop:
         if (folder / RunFile.EXPERIMENT).exists():
             again = shlex.join(["undrift", "resume", str(folder)])
-            sys.stderr.write(f"stopped; go on with: {again}\n")
+            sys.stderr.write(f"stopped; resume with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
     finished = read_run(folder)
     page = write_report(finished)
     if options.json_:
         _print_json({"event": "report", "page": str(page)})
-        return
-    console = Console()
-    console.print(rich_table(finished, summarise(finished)))
-    for name in options.track:
-        console.print(f"{name}: {folder / name}", soft_wrap=True)
-    console.print(f"report: {page}", soft_wrap=True)
+    else:
+        console = Console()
+        console.print(rich_table(finished, summarise(finished)))
+        for name in options.track:
+            console.print(Text(f"{name}: {printable(folder / name)}"), soft_wrap=True)
+        console.print(Text(f"report: {printable(page)}"), soft_wrap=True)
+    if finished.all_failed:
+        _warn("all trials diverged; try a smaller step size (lr)")
+        sys.exit(ALL_DIVERGED)
 
 
 def this_command() -> str:

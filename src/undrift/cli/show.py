@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from undrift.config import UndriftError, shortened
+from undrift.measure.quantities import QUANTITIES
 from undrift.report import Run, read_run
 from undrift.report.score import ACCURACY
 from undrift.report.summary import best_peak, latest
@@ -25,8 +26,8 @@ from undrift.runs.layout import HOLDS, RunFile
 from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
 
-QUANTITIES = {"loss": ".4f", "x_norm": ".2f", "h_norm": ".2f", "drift": ".3f"}
-"""what is printed of the last evaluation beside accuracy and traffic, and with how many digits"""
+LAST = ("loss", "x_norm", "h_norm", "drift")
+"""quantities of the last evaluation that are printed beside score and traffic"""
 
 
 def show(run: Path) -> None:
@@ -160,24 +161,24 @@ def _data(path: Path) -> list[Path]:
 
 def _last(run: Run) -> Table:
     """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
-    score = run.score
-    kept = [name for name in QUANTITIES if run.recorded(name) and name != score.metric]
+    score, traffic = run.score, QUANTITIES["bytes"]
+    kept = [QUANTITIES[name] for name in LAST if run.recorded(name) and name != score.metric]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("algorithm", overflow="fold", min_width=9)
-    for head in ("rounds", score.heading, *(name.replace("_", " ") for name in kept), "traffic"):
-        table.add_column(head, justify="right", no_wrap=True)
+    for head in ("rounds", score.heading, *(one.short for one in kept), traffic.short):
+        table.add_column(head.replace(" ", "\n"), justify="right", no_wrap=True)
     for arm in run.arms:
         done = f"{arm.shared_rounds[-1] if arm.shared_rounds.size else 0}/{run.rounds}"
         if len(arm.curves) < len(arm.seeds):
             done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
         result = latest(arm, score.of)
         cells = ["-" if result is None else score.numbers(result)]
-        for name in kept:
-            value = latest(arm, itemgetter(name))
-            cells.append("-" if value is None else f"{value.mean:{QUANTITIES[name]}}")
-        traffic = latest(arm, itemgetter("bytes"))
-        unit, letter = prefix(traffic.mean if traffic else 0.0)
-        cells.append("-" if traffic is None else f"{brief(traffic.mean / unit)} {letter}B")
+        for one in kept:
+            value = latest(arm, itemgetter(one.name))
+            cells.append("-" if value is None else one.number(value.mean))
+        sent = latest(arm, itemgetter(traffic.name))
+        unit, letter = prefix(sent.mean if sent else 0.0)
+        cells.append("-" if sent is None else f"{brief(sent.mean / unit)} {letter}{traffic.unit}")
         table.add_row(Text(printable(arm.label)), done, *cells)
     return table
 

@@ -43,12 +43,12 @@ def watch(
         Open the page in a browser.
     """
     from undrift.report.watch.folder import Folder
-    from undrift.report.watch.server import Server
+    from undrift.report.watch.server import PageServer
 
     if not 0 <= port < 2**16:
         raise UndriftError(f"--port {port}: must be a whole number from 0 to {2**16 - 1}")
     require_extras("the page", ["plotly"])
-    with Server(Folder(folder), host, port) as server:
+    with PageServer(Folder(folder), host, port) as server:
         if not server.private:
             Console(stderr=True).print(
                 "undrift: anybody who reaches this machine can see the runs; "

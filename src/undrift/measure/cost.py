@@ -1,7 +1,7 @@
-"""What an algorithm costs, read off the algorithm itself.
+"""The costs of an algorithm, measured by running its hooks once.
 
-Its hooks are run once. What they send is measured, on vectors without storage; what they compute is
-counted operation by operation, on short ones. A cost is a sum of terms, a rate times a unit:
+Messages are measured on vectors without storage (torch's meta device); operations are counted one
+by one, on short vectors. A cost is a sum of terms, each a rate times a unit:
 
     rate  K  local steps       unit  g   gradient of a mini-batch
           p  clients                 G   gradient over all samples of a client
@@ -34,7 +34,7 @@ from undrift.training.task import Task
 Terms = dict[str, float]
 
 SIZES = (8, 16)
-"""two sizes of a vector; costs grow linearly with n, so these tell the slope"""
+"""two vector lengths; costs are linear in n, so two give the slope"""
 
 RATES = ("K", "p²", "p", "")
 UNITS = ("g", "G", "ns", "nm", "nr")
@@ -42,7 +42,7 @@ UNITS = ("g", "G", "ns", "nm", "nr")
 
 @dataclass(frozen=True)
 class Size:
-    """How much a record holds: the entries of each of its vectors, and plain numbers."""
+    """The size of records: entries of each vector, and the number of plain numbers."""
 
     vectors: tuple[tuple[str, int], ...]
     numbers: int
@@ -58,7 +58,7 @@ class Size:
         return sum(size for _, size in self.vectors)
 
     def bytes(self, width: int = 4) -> int:
-        """Its size if a vector's entry has so many bytes; a plain number has 8."""
+        """Size in bytes, with `width` bytes per vector entry and 8 per plain number."""
         return width * self.entries + 8 * self.numbers
 
     def multiples(self, n: int) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Messages:
-    """What travels between the server and one client in a round, all exchanges together."""
+    """All messages between the server and one client in a round."""
 
     down: Size
     up: Size
@@ -109,7 +109,7 @@ def storage(algorithm: Algorithm, n: int) -> Storage:
 
 
 def operations(algorithm: Algorithm) -> Operations:
-    """Everything an algorithm computes in a round, exactly as its code is written."""
+    """All operations of an algorithm in a round, as its code is written."""
     return Operations(client_work(algorithm), server_work(algorithm))
 
 
@@ -121,8 +121,9 @@ def client_work(algorithm: Algorithm) -> Terms:
 def server_work(algorithm: Algorithm) -> Terms:
     """What the server computes in a round.
 
-    Its terms grow at most with p² where it needs all updates at once, so three cohorts tell them.
-    These are in hundreds, since some parts leave out a percentage of the updates.
+    The terms are polynomials in p of degree 2 at most (where the server needs all updates at once),
+    so three cohort sizes determine them. Those sizes are hundreds then, because some parts drop a
+    percentage of the updates.
     """
     a = 100 if algorithm.holistic else 1
     played = [_Rehearsal(algorithm, torch.ones(n)) for n in SIZES]
@@ -204,8 +205,8 @@ class RoundCost:
         steps         local steps
         samples       samples in their mini-batches
         full_samples  samples that the clients hold, for algorithms that need full gradients
-        clients       number of clients; if given, what each does once a round is counted too: work
-                      on vectors before and after the steps, and a gradient of its first mini-batch
+        clients       number of clients; if given, work once per round is counted too: on vectors
+                      before and after the steps, and a gradient of the first mini-batch
         """
         times = {term: self.work.get(term, 0) for term in ("Kg", "G", "g")}
         seen = times["Kg"] * samples + times["G"] * full_samples
@@ -215,7 +216,7 @@ class RoundCost:
 
 
 class _Rehearsal:
-    """One client's round from the model x, without data; every operation is counted."""
+    """One client's round from model x, without data, with all operations counted."""
 
     def __init__(self, algorithm: Algorithm, x: Tensor) -> None:
         self.algorithm, self.groups = algorithm, (len(x),)
@@ -249,7 +250,7 @@ class _Rehearsal:
         return self.tally.counts
 
     def server_work(self, clients: int) -> Counter[str]:
-        """What the server does with so many uploads."""
+        """Counts of the server's operations for a cohort of this size."""
         tally = _Tally()
         w = [1 / clients] * clients
         facts = RoundFacts(
@@ -274,7 +275,7 @@ class _Rehearsal:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, shows every operation on tensors to `look`."""
+    """While active, calls `look` for every tensor operation."""
 
     def __init__(self, look: Callable[..., None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -289,11 +290,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch first imports its compiler, which takes seconds
+        return False  # otherwise torch imports its compiler, which takes seconds
 
 
 class _Tally:
-    """Counts the operations on elements of tensors, and the gradients asked for."""
+    """Counts element operations on tensors, and gradients."""
 
     def __init__(self) -> None:
         self.rate = ""
@@ -323,7 +324,7 @@ ELEMENTWISE = {
     "addcdiv": "smm",
     "lerp": "ssm",
 }
-"""operations on each element of the result; what is not listed here or below counts as r"""
+"""operations per element of the result; those not listed here or below count as r"""
 
 REDUCTIONS = {
     "sum": ("", "s", ""),
@@ -331,7 +332,7 @@ REDUCTIONS = {
     "dot": ("m", "s", ""),
     "linalg_vector_norm": ("m", "s", "r"),
 }
-"""operations on each element that is read, folded into another, and written"""
+"""operations per element that is read, that is added to another, and that is written"""
 
 FREE = {
     "cat",
@@ -345,13 +346,13 @@ FREE = {
     "ones_like",
     "_local_scalar_dense",
 }
-"""what makes, moves or reads numbers without computing; views are free as well"""
+"""operations that create, copy or read without arithmetic; views are free as well"""
 
 
 def _work(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> list[tuple[str, int]]:
-    """The operations behind one call, as letters and how often."""
+    """Kind (s, m or r) and count of the element operations of one call."""
     name = func.overloadpacket.__name__.rstrip("_")
     read = max((arg.numel() for arg in args if isinstance(arg, Tensor)), default=0)
     if func.is_view or name in FREE or not read:
@@ -373,7 +374,7 @@ def _work(
 
 
 def _slope(small: Counter[str], large: Counter[str]) -> Terms:
-    """Counts at two sizes as terms: those of vectors per parameter, the others as they are."""
+    """Terms from the counts at two sizes: vector work per parameter, the rest unchanged."""
     n = SIZES[1] - SIZES[0]
     return _terms(
         {t: Fraction(large[t] - small[t], n) if "n" in t else small[t] for t in large | small}
@@ -381,7 +382,7 @@ def _slope(small: Counter[str], large: Counter[str]) -> Terms:
 
 
 def _terms(cost: Mapping[str, Any]) -> Terms:
-    """Terms in their usual order, as whole numbers where they are, without zeros."""
+    """Terms in the order of RATES and UNITS, without zeros; integers where possible."""
     names = [rate + unit for rate in RATES for unit in UNITS]
     found = {name: cost[name] for name in names if cost.get(name)}
     return {k: int(v) if v == int(v) else float(v) for k, v in found.items()}

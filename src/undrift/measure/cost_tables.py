@@ -1,8 +1,8 @@
-"""The cost tables of AdaBest and FedGBO, regenerated from what our algorithms are counted to do.
+"""The cost tables of the AdaBest and FedGBO papers, regenerated from counted operations.
 
-printed = counted + adjustments. Papers leave some operations out of their books, and sometimes book
-a rule that differs from ours; each such difference is one `Adjustment` with its reason. Nothing
-else stands between the counts of `undrift.cost` and the papers' formulas.
+printed = counted + adjustments. The papers omit some operations, and sometimes count a rule that
+differs from ours; each difference is one `Adjustment` with its reason. There is no other difference
+between the counts of `undrift.measure.cost` and the formulas in the papers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Table:
-    """One table: rows of plain data, all with the same columns, and what must be said about it."""
+    """One table: rows with the same columns, and notes."""
 
     title: str
     rows: list[Row]
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A difference between what we count and what a paper prints."""
+    """A difference between our count and the formula in a paper."""
 
     tables: tuple[str, ...]
     lines: tuple[str, ...]
@@ -73,12 +73,12 @@ ALGORITHMS: dict[str, Algorithm] = {
     "FedDyn": FedDyn(scale="none"),
     "AdaBest": AdaBest(scale="none"),
 }
-"""AdaBest's comparison, all clients having the same number of samples"""
+"""algorithms in AdaBest's comparison; all clients have the same number of samples"""
 
 OPTIMISERS: dict[str, Optimiser] = {"RMSProp": RMSProp(), "SGDm": SGDm(), "Adam": Adam()}
 
 EXCHANGED = {"RMSProp": "SGDm", "SGDm": "RMSProp"}
-"""two lines of FedGBO's Table 9 whose moving counts stand in each other's place"""
+"""lines of FedGBO's Table 9 whose counts for moving statistics are swapped"""
 
 _ALL = tuple(ALGORITHMS)
 
@@ -139,7 +139,7 @@ def table(kind: str, convention: Convention = "paper") -> Table:
 
 
 def adjusted(counted: Terms, kind: str, line: str) -> Terms:
-    """What a paper books for a line of one of its tables, given what we count for it."""
+    """The cost that a paper prints in a line of a table, from our count."""
     return add(counted, *(a.cost for a in ADJUSTMENTS if kind in a.tables and line in a.lines))
 
 
@@ -366,10 +366,10 @@ def _multiples(algorithm: Algorithm, n: int = 1000) -> tuple[float, float]:
 
 
 def _place(field: str) -> str:
-    """Where a client keeps a field of a message: its update is its model."""
+    """The client's name for a field of a message: an update is stored as the model."""
     return "x" if field == "delta" else field
 
 
 def _symbol(field: str) -> str:
-    """FedGBO's letter for a field of a message."""
+    """FedGBO's symbol for a field of a message."""
     return {"x": "x", "stats": "s", "c": "∇f"}[_place(field).split(".")[0]]

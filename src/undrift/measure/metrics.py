@@ -1,4 +1,4 @@
-"""Metrics: what is measured of a round."""
+"""The metrics of a round."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
 from undrift.federation.rounds import Round, State
 from undrift.measure.cost import RoundCost
+from undrift.measure.quantities import CLOCK
 from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer
 from undrift.vectors import cosine
 
 PART = 4 * CHUNK
-"""Samples that a worker evaluates at once."""
+"""samples per evaluation job"""
 
 DECILES = np.linspace(0, 1, 11)
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """The evaluation of a part of the samples."""
+    """Job: loss, right answers and all answers on a slice of the samples."""
 
     x: Tensor
     buffers: Tensor
@@ -42,7 +43,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Hits:
-    """Right answers and all answers of each of some clients' samples."""
+    """Job: right answers and all answers of each sample in a slice of the clients' samples."""
 
     x: Tensor
     buffers: Tensor
@@ -56,7 +57,7 @@ class Hits:
 
 @dataclass
 class Totals:
-    """What adds up from round to round."""
+    """Totals since the start of the run."""
 
     dropped: int = 0
     bytes_down: int = 0
@@ -67,9 +68,9 @@ class Totals:
 
 @dataclass
 class Meter:
-    """Follows the rounds of one run: totals in every round, a row of metrics when asked.
+    """Measures the rounds of one trial: totals in every round, a row of metrics on request.
 
-    fairness  whether a row tells how accuracy is spread over clients
+    fairness  whether rows have the distribution of accuracy over clients
     """
 
     algorithm: Algorithm
@@ -83,12 +84,12 @@ class Meter:
     _h: Tensor | None = field(default=None, repr=False)
 
     def notes(self) -> dict[str, Any]:
-        """What a checkpoint must keep for `resume`; the clock is no part of it."""
-        kept = {key: value for key, value in vars(self.totals).items() if key != "seconds"}
+        """What a checkpoint keeps for `resume`: everything but the time."""
+        kept = {key: value for key, value in vars(self.totals).items() if key != CLOCK}
         return kept | {"h_cosine": self.h_cosine}
 
     def resume(self, state: State, seconds: float) -> None:
-        """Go on from a state that holds the notes which were taken of it."""
+        """Continue from the state of a checkpoint, with what `notes` returned then."""
         kept = dict(state.notes)
         self.h_cosine = kept.pop("h_cosine")
         self.totals = Totals(**kept, seconds=seconds)
@@ -108,7 +109,7 @@ class Meter:
         self._h = round.correction
 
     def row(self, round: Round) -> dict[str, Any]:
-        """All metrics after a round. NaN stands for what an algorithm does not have."""
+        """All metrics after a round; NaN for those that an algorithm does not have."""
         server = round.server
         row: dict[str, Any] = {
             "round": round.t,
@@ -137,7 +138,7 @@ class Meter:
         tested: list[tuple[Tensor, float, float]] = []
         for name, x in models.items():
             known = [result for result in tested if torch.equal(result[0], x)]
-            if not known:  # cloud and aggregate are one model in many algorithms
+            if not known:  # in many algorithms, cloud and aggregate are the same model
                 known = [(x, *self.evaluate(x, round.buffers, *self.data.test))]
                 tested += known
             _, loss, accuracy = known[0]
@@ -158,14 +159,14 @@ class Meter:
         targets: Tensor,
         transform: Transform | None,
     ) -> tuple[float, float]:
-        """Mean loss and share of right answers, worked out by all workers."""
+        """Mean loss and accuracy, computed by all workers."""
         scoring = Scoring(x, buffers, inputs, targets, transform)
         scores = list(self.engine.map(scoring, self.task, _parts(len(targets))))
         loss, right, total = (sum(column) for column in zip((0.0, 0, 0), *scores, strict=True))
         return self.task.rates(loss, int(right), int(total))
 
     def spread(self, x: Tensor, buffers: Tensor) -> dict[str, Any]:
-        """How the accuracy of one model, each client on its own samples, is spread over clients."""
+        """Distribution over clients of a model's accuracy on the samples of each client."""
         hits = self.engine.map(Hits(x, buffers, self.data), self.task, _parts(len(self.data.order)))
         right, answers = np.concatenate(list(hits), axis=1)
         owners = np.repeat(np.arange(len(self.data)), self.data.sizes)
@@ -179,7 +180,7 @@ class Meter:
         }
 
     def label_similarity(self, cohort: tuple[int, ...]) -> float:
-        """Cosine of the cohort's label distribution and everybody's (FedGLAD, Eq. 16 to 18)."""
+        """Cosine of the label counts of the cohort and of all clients (FedGLAD, Eq. 16 to 18)."""
         if not self.task.classifies or not cohort:
             return math.nan
         counts = self.data.label_counts

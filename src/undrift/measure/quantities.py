@@ -1,7 +1,7 @@
-"""Quantities: all that a row of metrics.jsonl can hold, and how people read it.
+"""Quantities: what a row of metrics.jsonl can hold, with titles, units and digits.
 
-This table is the only place that lists them. The meter measures them, a run's files hold them by
-name, and reports take titles, axes, units and digits from here.
+This is the only list of them. The meter measures them, the files of a run hold them by name, and
+reports and commands take titles, axes, units and digits from here.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ Each = Literal["parameter group", "client"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity by the name that it has in rows.
+    """A quantity, by its name in rows.
 
-    about   one sentence for a reader
-    axis    label of its axis below a heading that says `title`, without the unit
-    unit    of the numbers shown; "%" and "points" are stored as shares
-    scale   "log" if a plot may use a logarithmic axis
-    digits  format of a single value
-    model   the model that it is of, if that is not the deployed one
-    each    what a list of its values is over: parameter groups, or deciles over clients
-    total   whether it is counted from the start of the run
-    sum_of  the quantities that it is the sum of; rows hold those instead of the sum
+    about      one sentence for a reader
+    axis       label of its axis below a heading that says `title`, without the unit
+    symbol     shorter than the title, if it has one
+    unit       of the numbers shown; "%" and "points" are stored as shares
+    scale      "log" if a plot may use a logarithmic axis
+    digits     format of a single value
+    magnitude  size that a difference is relative to at least, for values that may be near 0
+    model      the model that it is of, if that is not the deployed one
+    each       what a list of its values is over: parameter groups, or deciles over clients
+    total      whether it is counted from the start of the run
+    sum_of     the quantities that it is the sum of; rows hold those instead of the sum
     """
 
     name: str
@@ -34,27 +36,47 @@ class Quantity:
     title: str
     about: str
     axis: str = ""
+    symbol: str = ""
     unit: str = ""
     scale: Scale = "linear"
     digits: str = ".4g"
+    magnitude: float = 0.0
     model: str = ""
     each: Each | None = None
     total: bool = False
     sum_of: tuple[str, ...] = ()
 
     @property
+    def share(self) -> bool:
+        """Whether it is stored as a share, such as that of right answers."""
+        return self.unit in ("%", "points")
+
+    @property
     def factor(self) -> float:
-        """What a stored value is multiplied by to be in its unit."""
-        return 100.0 if self.unit in ("%", "points") else 1.0
+        """Factor from stored values to values in the unit."""
+        return 100.0 if self.share else 1.0
+
+    def number(self, value: float, sign: str = "") -> str:
+        """A stored value in its unit, without the unit; sign "+" shows that of positive ones."""
+        return f"{self.factor * value:{sign}{self.digits}}"
+
+    @property
+    def short(self) -> str:
+        """What a narrow table or a line of progress calls it."""
+        return self.symbol or self.title.lower()
+
+    def labelled(self, value: float) -> str:
+        """A stored value with name and unit: "accuracy 80.83 %"."""
+        return f"{self.short} {self.number(value)} {self.unit}".rstrip()
 
     @property
     def prefixed(self) -> bool:
-        """Whether its unit takes decimal prefixes, as in MB."""
+        """Whether the unit takes decimal prefixes, as in MB."""
         return self.unit in ("B", "FLOP")
 
     def axis_title(self, prefix: str = "") -> str:
         """The label of its axis, with the unit."""
-        axis = self.axis or self.title
+        axis = self.axis or self.symbol or self.title
         return f"{axis} ({prefix}{self.unit})" if self.unit else axis
 
     @property
@@ -65,10 +87,10 @@ class Quantity:
 
 
 KEYS = ("algorithm", "label", "seed", "round")
-"""what tells rows apart"""
+"""columns that identify a row"""
 
-MODELS = {"cloud": "Cloud", "aggregate": "Aggregate", "all": "All clients"}
-"""models that are tested beside the deployed one, which is one of the first two"""
+MODEL_TITLES = {"cloud": "Cloud", "aggregate": "Aggregate", "all": "All clients"}
+"""models that are tested; the deployed one is one of the first two"""
 
 _TESTED = (
     Quantity(
@@ -97,12 +119,12 @@ _WHOSE = {
 
 def _of(model: str, one: Quantity) -> Quantity:
     """A quantity of another model than the deployed one."""
-    title = f"{one.title}, {MODELS[model].lower()}"
+    title = f"{one.title}, {MODEL_TITLES[model].lower()}"
     return replace(one, name=f"{model}_{one.name}", title=title, about=_WHOSE[model], model=model)
 
 
 _TABLE = (
-    *(same for one in _TESTED for same in (one, *(_of(model, one) for model in MODELS))),
+    *(same for one in _TESTED for same in (one, *(_of(model, one) for model in MODEL_TITLES))),
     Quantity(
         "train_loss",
         "Learning",
@@ -158,7 +180,7 @@ _TABLE = (
         "Stability",
         "Norm of the model",
         "Euclidean norm of the server's parameters.",
-        axis="‖x‖",
+        symbol="‖x‖",
         scale="log",
     ),
     Quantity(
@@ -166,7 +188,7 @@ _TABLE = (
         "Stability",
         "Norm of the correction",
         "The server's estimate of the drift; only for algorithms that keep one.",
-        axis="‖h‖",
+        symbol="‖h‖",
         scale="log",
     ),
     Quantity(
@@ -176,6 +198,7 @@ _TABLE = (
         "Cosine of h and the mean update of the round after it.",
         axis="cos(h, mean update)",
         digits=".3f",
+        magnitude=1.0,
     ),
     Quantity(
         "drift",
@@ -302,13 +325,16 @@ QUANTITIES = {quantity.name: quantity for quantity in _TABLE}
 """name → quantity, in the order in which tables and pages show them"""
 
 METRICS = tuple(q.name for q in _TABLE if not q.each and not q.sum_of and q.name not in KEYS)
-"""what every trial has in a row, if only as NaN: one number each"""
+"""quantities with one number per row; rows of every trial have all of them, perhaps as NaN"""
 
 LISTS = tuple(q.name for q in _TABLE if q.each)
-"""what has several values in a round"""
+"""quantities with several values per row"""
 
 BY_GROUP = {name: f"group_{name}" for name in METRICS if f"group_{name}" in LISTS}
-"""quantity → the list that has it by parameter group"""
+"""quantity → list of its values by parameter group"""
+
+CLOCK = "seconds"
+"""the only quantity that differs each time that the same experiment is run"""
 
 AXES = ("round", "bytes", "flops", "seconds")
-"""what curves can be drawn over"""
+"""x-axes of curves"""

@@ -1,10 +1,10 @@
-"""Reports: tables, figures for a paper and one interactive page, made from run directories.
+"""Reports: tables, figures for a paper and an interactive page, made from run directories.
 
     from undrift.report import write_report
     write_report(Path("runs/a"))        # report.html, figures/ and tables
     write_report(merge([read_run(Path("runs/a")), read_run(Path("runs/b"))]), Path("report"))
 
-A report reads files only. The same run directories always give the same bytes.
+A report only reads files. The same run directories always give the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from undrift.config import UndriftError, shortened
 from undrift.report.figures import FORMATS
 from undrift.report.read import Run, merge, read_run
-from undrift.report.summary import Row, summarise
+from undrift.report.summary import SummaryRow, summarise
 from undrift.report.tables import (
     csv_table,
     latex_table,
@@ -31,8 +31,8 @@ from undrift.system.files import replace_file, writing
 
 __all__ = [
     "FORMATS",
-    "Row",
     "Run",
+    "SummaryRow",
     "csv_table",
     "latex_table",
     "markdown_table",
@@ -50,7 +50,7 @@ EXTRAS = ("matplotlib", "plotly")
 
 
 def require_extras(what: str = "a report", packages: Sequence[str] = EXTRAS) -> None:
-    """Refuse if a package is missing that only reports need."""
+    """Raise an error if an optional package that reports need is missing."""
     for package in packages:
         if find_spec(package) is None:
             raise lacking(package, "report", what)
@@ -65,7 +65,7 @@ def write_report(
 ) -> Path:
     """Write report.html, figures/, table.md, table.tex, table.csv and seeds.csv.
 
-    run        a run directory, or what `read_run` and `merge` make of one or several
+    run        a run directory, or the result of `read_run` or `merge`
     out        the directory to write into; that of the run if None
     baseline   the algorithm to compare the others with, seed by seed
     formats    kinds of files for the figures
@@ -73,7 +73,7 @@ def write_report(
     Returns the path of the page.
     """
     from undrift.report.figures import write_figures
-    from undrift.report.page import render_page
+    from undrift.report.page.page import render_page
 
     require_extras()
     run = run if isinstance(run, Run) else read_run(run)
@@ -103,5 +103,5 @@ def write_report(
 
 
 def _write(path: Path, text: str) -> Path:
-    replace_file(path, text.encode(errors="replace"))  # JSON can hold what is no text
+    replace_file(path, text.encode(errors="replace"))  # JSON may hold lone surrogates
     return path

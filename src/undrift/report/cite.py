@@ -55,19 +55,19 @@ WORKS: dict[str, tuple[str, ...]] = {
     "AGNews": ("zhang2015",),
     "StackOverflow": ("reddi2021",),
 }
-"""name of a class → keys of the works in its reference"""
+"""class name → keys of the works to cite"""
 
 
 _BIBTEX = files("undrift.report").joinpath("references.bib").read_text(encoding="utf-8")
 _OWN, *_OTHERS = _BIBTEX.strip().split("\n\n")
 ENTRIES = {entry.split("{", 1)[1].split(",", 1)[0]: entry for entry in _OTHERS}
-"""key → the whole entry"""
+"""key → BibTeX entry"""
 
 
 def cite(texts: Iterable[str], version: str) -> str:
-    """BibTeX of undrift and of every work behind what the texts name.
+    """BibTeX entries of undrift and of the works behind all names in the texts.
 
-    A text is what the settings of a run hold, such as "FedGLAD(AdaBest(mu=0.02))".
+    A text is a setting of a run, such as "FedGLAD(AdaBest(mu=0.02))".
     """
     names = [name for text in texts for name in re.findall(r"(?<![:\w])\w+(?=\()", text)]
     keys = dict.fromkeys(key for name in names for key in WORKS.get(name, ()))

@@ -1,4 +1,4 @@
-"""History: the numbers of runs as a table, for notebooks and loops of your own."""
+"""History: metrics of runs as a table, for notebooks and your own loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import numpy as np
 
 from undrift.config import UndriftError, shortened, unknown
 from undrift.federation.rounds import Round
+from undrift.measure.quantities import QUANTITIES
 from undrift.report.read import merge, read_run
+from undrift.runs.entries import Row
 from undrift.system.extras import require
 from undrift.system.files import writing
 
@@ -21,17 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Row = dict[str, Any]
-
-KEYS = ("label", "seed", "round")
-"""the columns that tell rows apart"""
-
 SHOWN = 10
-"""rows that are shown of a long history"""
+"""most rows that are printed"""
 
 
 class History:
-    """Rows of numbers, one a round; `label` and `seed` tell several runs apart.
+    """Rows of metrics, one per round; `label` and `seed` distinguish several runs.
 
         history = History()
         for round in rounds(...):
@@ -39,7 +36,7 @@ class History:
         history["accuracy"]                 # one column, as an array
         history.plot("accuracy")            # a matplotlib figure
 
-    What a round has no value of is None in `rows` and NaN in arrays.
+    Missing values are None in `rows` and NaN in arrays.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -61,9 +58,9 @@ class History:
         return history
 
     def add(self, round: Round, /, *, label: str = "", seed: int = 0, **numbers: Any) -> None:
-        """Add a round, and whatever else you measured of it.
+        """Add a round, with further metrics of your own.
 
-        Bytes, steps, seconds and dropped clients are totals, so add every round, in order.
+        Bytes, steps, samples, seconds and dropped clients are totals: add every round, in order.
         """
         last = next(
             (r for r in reversed(self.rows) if (r["label"], r["seed"]) == (label, seed)), {}
@@ -91,7 +88,7 @@ class History:
         }
         facts |= {name: last.get(name, 0) + value for name, value in totals.items()}
         for name in numbers:
-            if name in facts or name in KEYS:
+            if name in facts or name == "round":
                 raise UndriftError(
                     f"{name}={numbers[name]!r}: every row has it; choose another name"
                 )
@@ -112,22 +109,22 @@ class History:
 
     @property
     def last(self) -> Row:
-        """The row that was added last."""
+        """The last row."""
         if not self.rows:
             raise UndriftError("the history is empty; add rounds to it first")
         return self.rows[-1]
 
     def __getitem__(self, column: str) -> np.ndarray:
-        """A column as an array; "bytes" are those in both directions."""
-        if column == "bytes" and "bytes" not in self.columns:
-            both: np.ndarray = self["bytes_down"] + self["bytes_up"]
-            return both
+        """A column as an array; "bytes" is the sum of both directions."""
+        parts = QUANTITIES[column].sum_of if column in QUANTITIES else ()
+        if parts and column not in self.columns:
+            return np.asarray(np.sum([self[part] for part in parts], axis=0))
         self._refuse_unknown(column)
         values = [row.get(column) for row in self.rows]
         return np.array([math.nan if value is None else value for value in values])
 
     def where(self, **equal: Any) -> History:
-        """The rows with these values: `where(label="AdaBest", seed=0)`."""
+        """The rows that have these values: `where(label="AdaBest", seed=0)`."""
         for column in equal:
             self._refuse_unknown(column)
         return History(r for r in self.rows if all(r.get(k) == v for k, v in equal.items()))
@@ -137,16 +134,16 @@ class History:
             raise UndriftError(unknown("column", column, self.columns))
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame."""
+        """The rows as a pandas DataFrame."""
         return require("pandas", "", "to_pandas").DataFrame(self.rows, columns=self.columns)
 
     def to_polars(self) -> Any:
-        """A polars DataFrame."""
+        """The rows as a polars DataFrame."""
         table = {name: [row.get(name) for row in self.rows] for name in self.columns}
         return require("polars", "data", "to_polars").DataFrame(table, strict=False)
 
     def to_csv(self, path: str | Path) -> None:
-        """A file of comma-separated values."""
+        """Write the rows to a CSV file."""
         with writing(path), Path(path).open("w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, self.columns)
             table.writeheader()
@@ -155,11 +152,12 @@ class History:
     def plot(
         self, *metrics: str, x: str = "round", smooth: float = 0.0, ax: Axes | None = None
     ) -> Figure:
-        """A figure with a panel for each metric (accuracy, or else loss) and a line for each label.
+        """A figure with one panel per metric (default: accuracy, else loss) and one line per label.
 
-        A line is the mean over seeds, at the rounds that all of them have, in a band of one sd.
+        Lines are means over seeds, at the rounds that all seeds have; bands are one sd.
+
         x       round, bytes, flops, seconds or any other column
-        smooth  share of the average so far in each point, in [0, 1)
+        smooth  weight of the previous average in an exponential moving average, in [0, 1)
         ax      draw into these axes instead of a new figure
         """
         require("matplotlib", "report", "plot")
@@ -201,7 +199,7 @@ class History:
         return f"{len(self)} row{'' if len(self) == 1 else 's'}"
 
     def _shown(self) -> tuple[list[str], list[list[str]]]:
-        """Names and cells as texts: of many rows the last ones, without keys that say nothing."""
+        """Column names and cells of the last rows, without a label or seed that is never set."""
         plain = {"label": {""}, "seed": {0}}
         names = [n for n in self.columns if {r.get(n) for r in self.rows} != plain.get(n)]
         rows = self.rows[-SHOWN:]
@@ -218,7 +216,7 @@ def _text(value: Any) -> str:
 
 
 def _number(name: str, value: Any) -> Any:
-    """A number as Python knows it, also out of a tensor or an array that holds one."""
+    """A Python number, also from a tensor or an array with one element."""
     try:
         inner = value.item() if hasattr(value, "item") else value
     except (RuntimeError, ValueError):

@@ -1,12 +1,12 @@
-"""Notes: how to read the tables, and what their numbers leave out."""
+"""Notes below the tables: how to read them, and what their numbers leave out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from undrift.report.estimate import LEAST_SEEDS
 from undrift.report.read import Run
-from undrift.report.student import LEAST_SEEDS
-from undrift.report.summary import Row
+from undrift.report.summary import SummaryRow
 from undrift.report.units import percent
 
 BEST = "★"
@@ -16,16 +16,16 @@ FALLEN = 0.8
 
 
 def joined(names: Iterable[str]) -> str:
-    """What the rows have in a column: one thing, but for runs with different tasks."""
+    """Distinct names in order: several only if the runs have different tasks."""
     return " or ".join(dict.fromkeys(names))
 
 
-def has_intervals(rows: Sequence[Row]) -> bool:
-    """Whether any algorithm has seeds enough for an interval."""
+def has_intervals(rows: Sequence[SummaryRow]) -> bool:
+    """Whether any algorithm has enough seeds for an interval."""
     return any(row.final and row.final.interval for row in rows)
 
 
-def seed_note(rows: Sequence[Row]) -> str:
+def seed_note(rows: Sequence[SummaryRow]) -> str:
     """How to read the table of intervals."""
     text = f"Below {LEAST_SEEDS} seeds there are no 95 % intervals."
     if has_intervals(rows):
@@ -41,7 +41,7 @@ def seed_note(rows: Sequence[Row]) -> str:
     return text
 
 
-def notes(row: Row) -> str:
+def notes(row: SummaryRow) -> str:
     """What the numbers of a row leave out."""
     said = [f"{row.diverged}/{row.seeds} seeds diverged"] if row.diverged else []
     if row.under_way:
@@ -58,8 +58,8 @@ def notes(row: Row) -> str:
     return ", ".join(said)
 
 
-def _so_far(row: Row) -> str:
-    """How far the seeds under way have come, and with what."""
+def _so_far(row: SummaryRow) -> str:
+    """Rounds done by the unfinished seeds, and their latest result."""
     first, last = min(row.under_way), max(row.under_way)
     where = f"round {last}" if first == last else f"rounds {first} to {last}"
     text = f"{where} of {row.arm.rounds}"
@@ -69,7 +69,7 @@ def _so_far(row: Row) -> str:
     return f"{text}, {row.score.said(row.score.numbers(row.latest))}{at}"
 
 
-def footnote(run: Run, rows: Sequence[Row]) -> str:
+def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     """How to read the table, in a sentence or two."""
     spread = "mean ± sd over seeds" if len(run.seeds) > 1 else "one seed, so without a spread"
     if 1 < len(run.seeds) < LEAST_SEEDS:

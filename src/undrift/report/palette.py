@@ -1,7 +1,8 @@
-"""Palette: the colour and the line of each algorithm, the same in every figure.
+"""Palette: colour and line style of each algorithm, the same in every figure.
 
-The colours are those of Okabe and Ito, which people with any common colour blindness can tell apart
-(yellow is left out: it fades on white). Lines differ as well, so figures survive a grey printer.
+The colours are those of Okabe and Ito, which are distinct under all common kinds of colour
+blindness (without yellow, which is hard to see on white). Line styles differ as well, for print in
+grey.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class Ink:
 
 
 def ink(index: int, kind: int | None = None) -> Ink:
-    """The ink of the algorithm at this place: 56 differ before the first repeats.
+    """Colour and line style number `index`; the first 56 are distinct.
 
-    kind  the place of its line, if another one
+    kind  index of the line style, if it is another one
     """
     colour, dark = _COLOURS[index % len(_COLOURS)]
     line, dash = _LINES[(index if kind is None else kind) % len(_LINES)]
@@ -54,7 +55,7 @@ def ink(index: int, kind: int | None = None) -> Ink:
 
 
 def inks(arms: Sequence[Arm]) -> list[Ink]:
-    """One ink each. An algorithm that recurs in several runs keeps its colour; dashes tell runs."""
+    """One ink per arm. An algorithm keeps its colour in all runs; line styles distinguish runs."""
     names = list(dict.fromkeys(arm.name for arm in arms))
     runs = list(dict.fromkeys(arm.run for arm in arms))
     if len(names) == len(arms):

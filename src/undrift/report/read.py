@@ -1,4 +1,4 @@
-"""Read: a run directory as checked values."""
+"""Reading run directories: checked values, one curve per trial."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from undrift.config import UndriftError, shortened
 from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
-from undrift.report.rows import Floats, Rows
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
+from undrift.runs.columns import Floats, MetricsReader
 from undrift.runs.reading import (
     FILES,
     Failure,
@@ -26,15 +26,15 @@ from undrift.runs.reading import (
 )
 
 PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
-"""settings that make up the problem to be solved, on which algorithms can be compared"""
+"""settings that must agree for algorithms to be compared"""
 
 
 @dataclass(frozen=True, eq=False)
 class TrialRecord:
-    """One algorithm on one seed: the evaluated rounds and every metric there, NaN for no value.
+    """One trial: the evaluated rounds and every metric there, NaN for no value.
 
-    lists  metrics with several values in a round, such as one for each parameter group:
-           rounds × values; only those that were recorded
+    lists  recorded metrics with several values per round, such as one per parameter group, as
+           arrays of rounds × values
     """
 
     rounds: NDArray[np.int64]
@@ -42,12 +42,12 @@ class TrialRecord:
     lists: Mapping[str, Floats]
 
     def __getitem__(self, metric: str) -> Floats:
+        if metric in self.values:
+            return self.values[metric]
         if metric == "round":
             return self.rounds.astype(np.float64)
-        parts = QUANTITIES[metric].sum_of if metric in QUANTITIES else ()
-        return (
-            np.sum([self.values[part] for part in parts], axis=0) if parts else self.values[metric]
-        )
+        parts = QUANTITIES[metric].sum_of or (metric,)
+        return np.asarray(np.sum([self.values[part] for part in parts], axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +56,11 @@ class Arm:
 
     label             a short name, unique among all algorithms of a report
     run               the name of its run
-    problem           what other runs must have in common with its own to be compared with it
-    seeds             those it is to run on; `curves` and `failures` are by seed
-    rounds            how many it is to have
+    problem           the settings in PROBLEM; only arms with the same ones are compared
+    seeds             planned seeds; `curves` and `failures` are by seed
+    rounds            planned rounds
     score             what it is ranked by
-    groups            names of the model's parameter groups; none if the run does not tell
+    groups            names of the model's parameter groups; none if they were not recorded
     """
 
     name: str
@@ -75,7 +75,7 @@ class Arm:
     groups: tuple[str, ...] = ()
 
     def finished(self, seed: int) -> bool:
-        """Whether a seed got to the last round, with a model that is finite."""
+        """Whether a seed completed the last round without a failure."""
         curve = self.curves.get(seed)
         there = curve is not None and curve.rounds[-1] >= self.rounds
         return bool(there) and seed not in self.failures
@@ -91,13 +91,13 @@ class Arm:
 
     @cached_property
     def _shared(self) -> list[NDArray[np.bool_]]:
-        """Where in each curve those rounds are."""
+        """Mask of the shared rounds in each curve."""
         return [np.isin(curve.rounds, self.shared_rounds) for curve in self.curves.values()]
 
     def band(self, metric: str) -> tuple[Floats, Floats | None]:
         """Mean and sd over seeds, at the rounds all seeds evaluated; no sd for a single seed.
 
-        After one seed has ended, the mean of the others would flatter the algorithm: it ends too.
+        The mean ends with the first seed that ends: the mean of the others would be biased.
         """
         if not self.shared_rounds.size:
             return np.empty(0), None
@@ -106,7 +106,7 @@ class Arm:
         return rows.mean(axis=0), rows.std(axis=0, ddof=1) if len(rows) > 1 else None
 
     def sheet(self, name: str) -> Floats | None:
-        """Mean of a list over seeds, rounds × values, likewise; None where a seed lacks it."""
+        """Mean of a list over seeds, rounds × values; None if a seed lacks it."""
         curves = list(self.curves.values())
         widths = {c.lists[name].shape[1] if name in c.lists else 0 for c in curves}
         if not self.shared_rounds.size or len(widths) != 1 or 0 in widths:
@@ -117,10 +117,10 @@ class Arm:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """All that a run directory holds, or several of them as one (see `merge`).
+    """A run directory, or several as one (see `merge`).
 
-    members     the runs this one was merged from; itself if it was not
-    partitions  clients × classes, by the name of the run; none where the task has no labels
+    merged      the runs that this one was merged from, if any
+    partitions  name of the run → sample counts, clients × classes; empty if there are no labels
     """
 
     folder: Path
@@ -137,7 +137,7 @@ class Run:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of any algorithm."""
+        """The seeds of all algorithms."""
         return tuple(sorted({seed for arm in self.arms for seed in arm.seeds}))
 
     @property
@@ -151,17 +151,17 @@ class Run:
 
     @property
     def last_round(self) -> int:
-        """The last round that any algorithm evaluated."""
+        """The last evaluated round of any algorithm."""
         return max((int(curve.rounds[-1]) for curve in self.curves), default=0)
 
     @property
     def score(self) -> Score:
-        """What the algorithms are ranked by; merged runs may have several."""
+        """What the algorithms are ranked by; that of the first one, if merged runs differ."""
         return self.arms[0].score
 
     @property
     def rounds(self) -> int:
-        """How many it is to have; old runs do not say."""
+        """Planned rounds; old runs did not record them."""
         rounds: int = self.experiment.get("rounds", self.last_round)
         return rounds
 
@@ -170,8 +170,13 @@ class Run:
         return self.done >= self.rounds
 
     @property
+    def all_failed(self) -> bool:
+        """Whether every algorithm ended with a failure on every seed."""
+        return all(seed in arm.failures for arm in self.arms for seed in arm.seeds)
+
+    @property
     def done(self) -> int:
-        """Rounds done, averaged over algorithms and seeds; who ended with a failure is done."""
+        """Rounds done, averaged over trials; a trial with a failure counts as done."""
         total, done = self.rounds, 0
         pairs = [(arm, seed) for arm in self.arms for seed in arm.seeds]
         for arm, seed in pairs:
@@ -181,32 +186,32 @@ class Run:
         return done // len(pairs)
 
     def recorded(self, metric: str) -> bool:
-        """Whether there is any value of this metric."""
+        """Whether any trial has a finite value of this metric."""
         return any(bool(np.isfinite(curve[metric]).any()) for curve in self.curves)
 
     def largest(self, metric: str) -> float:
-        """The largest value of a metric; 0 if there is none."""
+        """The largest value of a metric; 0 without values."""
         return max((float(np.nan_to_num(curve[metric]).max()) for curve in self.curves), default=0)
 
 
-def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
+def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     """Load and check a run directory; it may still be running, and have no curves yet.
 
-    rows  those of an earlier look, to which only new ones are added
+    metrics  the reader that read its rows before, which then parses only the new ones
 
-    A round that was written twice counts as written last. Rows from the round of a failure on are
-    left out: they measure a model that is no longer finite. So is a last line that was torn.
+    Of a round written twice the last row counts. Rows from the round of a failure on are ignored,
+    since the model is no longer finite; so is an incomplete last line.
     """
     folder = Path(run_dir)
     if not is_folder(folder):
         raise UndriftError(f"{shortened(str(folder))} is not a directory; give the one a run wrote")
-    settings, metrics, partition, endings = (folder / name for name in FILES)
+    settings, rows, partition, endings = (folder / name for name in FILES)
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])
     failures = read_failures(endings)
     ends = {(failure.algorithm, failure.seed): failure.round for failure in failures}
-    trials = (rows or Rows(metrics)).read(set(names), set(seeds))
+    trials = (metrics or MetricsReader(rows)).read({(n, seed) for n in names for seed in seeds})
     every = {
         key: TrialRecord(*trial.columns(ends.get(key, math.inf))) for key, trial in trials.items()
     }
@@ -241,7 +246,7 @@ def read_run(run_dir: Path, rows: Rows | None = None) -> Run:
 
 
 def _score(experiment: Mapping[str, Any], curves: Collection[TrialRecord]) -> Score:
-    """Accuracy; the test loss where there are no right answers, which then is a squared error."""
+    """Accuracy if any was recorded; otherwise the test loss, as RMSE if it is a squared error."""
     accuracy, loss = (
         any(np.isfinite(score.of(curve)).any() for curve in curves) for score in (ACCURACY, LOSS)
     )
@@ -253,7 +258,7 @@ def _score(experiment: Mapping[str, Any], curves: Collection[TrialRecord]) -> Sc
 def merge(runs: Sequence[Run]) -> Run:
     """Several runs as one: the algorithms of all of them, and the settings they share.
 
-    Where labels would be the same, or problems differ, each algorithm is called by its run as well.
+    Labels get the name of the run appended if they would clash or if problems differ.
     """
     if len(runs) == 1:
         return runs[0]

@@ -1,4 +1,4 @@
-"""Score: what algorithms are ranked by, and how people write it."""
+"""Scores: what algorithms are ranked by, and how it is printed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING
 
 from undrift.later import np
 from undrift.measure.quantities import QUANTITIES, Quantity
-from undrift.report.student import Bounds, Estimate
+from undrift.report.estimate import Bounds, Estimate
 
 if TYPE_CHECKING:
     from undrift.report.read import TrialRecord
-    from undrift.report.rows import Floats
+    from undrift.runs.columns import Floats
 
 
 @dataclass(frozen=True)
 class Score:
     """A result on the test set.
 
-    quantity  what it is made from in metrics.jsonl
-    name      what people call it; `about` explains it
-    gap       the unit of differences
-    scaled    how its intervals are taken, if in any special way
+    quantity  the metric that it is computed from
+    name      name in tables and sentences; `about` explains it
+    gap       unit of differences
+    scaled    note on the scale of its intervals, if that is not linear
     lower     whether less is better
+    root      whether it is the square root of the metric
+    bounds    smallest and largest possible value
     """
 
     quantity: Quantity
@@ -46,12 +48,12 @@ class Score:
 
     @property
     def gap_bounds(self) -> Bounds | None:
-        """Of the difference of two results."""
+        """Bounds of the difference of two results."""
         return self.bounds and (self.bounds[0] - self.bounds[1], self.bounds[1] - self.bounds[0])
 
     @property
     def heading(self) -> str:
-        """The name with the unit of its numbers."""
+        """The name with the unit."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def of(self, curve: TrialRecord) -> Floats:
@@ -69,15 +71,15 @@ class Score:
         return float(finite.min() if self.lower else finite.max())
 
     def rank(self, value: float) -> float:
-        """A result, or a difference of two, as a number that is higher the better it is."""
+        """A result, or a difference of two, with its sign such that higher is better."""
         return -value if self.lower else value
 
     def number(self, value: float, sign: str = "") -> str:
         """A result, or a difference of two, in a table."""
-        return f"{self.quantity.factor * value:{sign}{self.quantity.digits}}"
+        return self.quantity.number(value, sign)
 
     def numbers(self, estimate: Estimate) -> str:
-        """A mean with its spread, if it has one."""
+        """A mean, with its sd if it has one."""
         spread = "" if estimate.sd is None else f" ± {self.number(estimate.sd)}"
         return self.number(estimate.mean) + spread
 

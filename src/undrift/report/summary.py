@@ -1,4 +1,4 @@
-"""Summary: what each algorithm reached, what it cost, and how it does against the others."""
+"""Summary: results and costs of each algorithm, and comparisons with the others."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass, field, replace
 
 from undrift.config import UndriftError, unknown
 from undrift.later import np
+from undrift.report.estimate import Bounds, Estimate
 from undrift.report.read import Arm, Run, TrialRecord
-from undrift.report.rows import Floats
 from undrift.report.score import ACCURACY, Score
-from undrift.report.student import Bounds, Estimate
+from undrift.runs.columns import Floats
 
 
 @dataclass(frozen=True)
-class Row:
-    """One algorithm of the final table. Results are by the score of the algorithm, accuracies as
-    shares; costs are totals of all clients.
+class SummaryRow:
+    """One algorithm of the final table. Results are in units of its score, accuracies as shares;
+    costs are totals over all clients.
 
-    final       result in the last round, over the seeds that got there
+    final       result in the last round, over the seeds that completed it
     behind      how much better the leader's final result is, seed by seed; None for the leader
-    tail        result averaged over the last tenth of the evaluated rounds, over those seeds
+    tail        result averaged over the last tenth of the evaluated rounds, over the same seeds
     peak        the best result in any evaluated round, over all seeds
-    latest      result in the last round that all begun seeds evaluated, `latest_round`
+    latest      result in `latest_round`, the last round that all started seeds evaluated
     rounds_to   rounds to the target, over the `reached` seeds that met it; None without target
-    bytes_to    bytes down and up to the target, likewise
-    flops_to    floating-point operations to the target, likewise
-    bytes       bytes down and up of the whole run, over the seeds that got to its end
-    flops       operations of the whole run, likewise
+    bytes_to    bytes down and up to the target, over the same seeds
+    flops_to    floating-point operations to the target, over the same seeds
+    bytes       bytes down and up of the whole run, over the seeds of `final`
+    flops       operations of the whole run, over the seeds of `final`
     diverged    seeds that ended early with a failure
-    under_way   rounds done by each seed that has not got to the last one, and no failure says why
-    leads       has the best final result among the algorithms that finished all seeds
+    under_way   rounds done by each seed that is neither finished nor failed
+    leads       whether its final result is the best of the algorithms that finished all seeds
     baseline    the algorithm to compare with, if there is one for this row
-    gaps        this one's final result minus the baseline's, by seed
+    gaps        seed → final result minus that of the baseline
     """
 
     arm: Arm
@@ -58,22 +58,22 @@ class Row:
 
     @property
     def score(self) -> Score:
-        """What the results are."""
+        """What the results measure."""
         return self.arm.score
 
     @property
     def unfinished(self) -> int:
-        """How many seeds are under way."""
+        """Number of seeds that are neither finished nor failed."""
         return len(self.under_way)
 
     @property
     def done(self) -> int:
-        """The rounds that every seed has done; one that ended with a failure counts as done."""
+        """Rounds that every seed has done; a seed with a failure counts as done."""
         return min(self.under_way, default=self.arm.rounds)
 
     @property
     def complete(self) -> bool:
-        """Whether every seed got to the last round."""
+        """Whether every seed has a final result."""
         return self.final is not None and self.final.n == self.seeds
 
     @property
@@ -83,20 +83,20 @@ class Row:
 
     @property
     def wins(self) -> int:
-        """Seeds on which this one ends better than the baseline."""
+        """Seeds with a better final result than the baseline."""
         return sum(self.score.rank(gap) > 0 for gap in self.gaps.values())
 
     @property
     def losses(self) -> int:
-        """Seeds on which this one ends worse than the baseline."""
+        """Seeds with a worse final result than the baseline."""
         return sum(self.score.rank(gap) < 0 for gap in self.gaps.values())
 
 
-def summarise(run: Run, baseline: str | None = None) -> list[Row]:
+def summarise(run: Run, baseline: str | None = None) -> list[SummaryRow]:
     """The rows of the final table, in the order of the experiment.
 
-    Algorithms are compared, seed by seed, with others on the same problem only. `baseline` is the
-    label or the name of an algorithm.
+    Algorithms are compared seed by seed, and only on the same problem. `baseline` is the label or
+    the name of an algorithm.
     """
     rows = [_row(run, arm) for arm in run.arms]
     for problem in dict.fromkeys(arm.problem for arm in run.arms):
@@ -108,13 +108,13 @@ def summarise(run: Run, baseline: str | None = None) -> list[Row]:
 
 
 def first_hit(curve: TrialRecord, target: float | None) -> int | None:
-    """The place in a curve where it first meets the target."""
+    """Index of the first evaluation that meets the target; None if there is none."""
     hits = np.flatnonzero(ACCURACY.of(curve) >= (math.inf if target is None else target))
     return int(hits[0]) if hits.size else None
 
 
 def finals(arm: Arm) -> dict[int, float]:
-    """The final result of each seed that got to the last round and has one."""
+    """Seed → final result, for the seeds that finished with a finite one."""
     found = {seed: float(arm.score.of(c)[-1]) for seed, c in arm.curves.items()}
     return {s: result for s, result in found.items() if arm.finished(s) and math.isfinite(result)}
 
@@ -134,17 +134,17 @@ def tail(score: Score, curve: TrialRecord) -> float:
 def latest(
     arm: Arm, values: Callable[[TrialRecord], Floats], bounds: Bounds | None = None
 ) -> Estimate | None:
-    """Values of curves in the last round that all begun seeds evaluated."""
+    """Estimate of values in the last round that all started seeds evaluated."""
     last, curves = arm.shared_rounds[-1:], arm.curves.values()
     return Estimate.of([v for c in curves for v in values(c)[np.isin(c.rounds, last)]], bounds)
 
 
-def _row(run: Run, arm: Arm) -> Row:
+def _row(run: Run, arm: Arm) -> SummaryRow:
     done, score = finals(arm), arm.score
     whole = [arm.curves[seed] for seed in done]
     reached = {seed: int(curve.rounds[-1]) for seed, curve in arm.curves.items()}
     hits = [(c, i) for c in arm.curves.values() if (i := first_hit(c, run.target)) is not None]
-    return Row(
+    return SummaryRow(
         arm=arm,
         seeds=len(arm.seeds),
         final=Estimate.of(list(done.values()), score.bounds),
@@ -167,7 +167,7 @@ def _row(run: Run, arm: Arm) -> Row:
     )
 
 
-def _ranked(row: Row, leaders: Sequence[Arm]) -> Row:
+def _ranked(row: SummaryRow, leaders: Sequence[Arm]) -> SummaryRow:
     if row.arm in leaders:
         return replace(row, leads=True)
     score = row.score
@@ -175,8 +175,8 @@ def _ranked(row: Row, leaders: Sequence[Arm]) -> Row:
     return replace(row, behind=Estimate.of(behind, score.gap_bounds))
 
 
-def _paired(run: Run, row: Row, baseline: str) -> Row:
-    """The row with its gaps to the baseline of its own run, or else to the only one there is."""
+def _paired(run: Run, row: SummaryRow, baseline: str) -> SummaryRow:
+    """The row with its gaps to the baseline of its own run, or to the only one in other runs."""
     named = [arm for arm in run.arms if _called(arm, baseline)]
     if not named:
         raise UndriftError("--baseline: " + unknown("algorithm", baseline, _labels(run)))
@@ -198,6 +198,6 @@ def _labels(run: Run) -> list[str]:
 
 
 def _gaps(arm: Arm, other: Arm) -> dict[int, float]:
-    """The final result of one minus that of another, on the seeds that both finished."""
+    """Seed → final result of one arm minus that of another, on the seeds that both finished."""
     own, others = finals(arm), finals(other)
     return {seed: own[seed] - others[seed] for seed in own if seed in others}

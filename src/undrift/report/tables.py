@@ -1,4 +1,4 @@
-"""Tables: the summary as Markdown, LaTeX and CSV, and for the terminal."""
+"""Tables of the summary: Markdown, LaTeX, CSV and terminal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from undrift.report.estimate import Estimate
 from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
-from undrift.report.student import Estimate
-from undrift.report.summary import Row, finals, first_hit, tail
+from undrift.report.summary import SummaryRow, finals, first_hit, tail
 from undrift.report.text import printable
 from undrift.report.units import brief, common_prefix, percent
 
@@ -27,8 +27,10 @@ _ESTIMATES = (
 )
 
 
-def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[str, list[str]]:
-    """Heading → cells of the table that people read; `compact` leaves out the finer columns."""
+def table_columns(
+    run: Run, rows: Sequence[SummaryRow], compact: bool = False
+) -> dict[str, list[str]]:
+    """Heading → cells of the main table; `compact` has fewer columns, for terminals."""
     name = joined(row.score.heading for row in rows)
     columns = {
         ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows],
@@ -48,8 +50,8 @@ def table_columns(run: Run, rows: Sequence[Row], compact: bool = False) -> dict[
     return columns
 
 
-def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Heading → cells of the table of intervals and differences; empty if there are neither."""
+def seed_columns(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
+    """Heading → cells of the table of intervals and differences; empty without either."""
     if not any(row.baseline for row in rows) and not has_intervals(rows):
         return {}
     name, gap = joined(row.score.heading for row in rows), _in(row.score.gap for row in rows)
@@ -70,7 +72,7 @@ def seed_columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     return columns
 
 
-def markdown_table(run: Run, rows: Sequence[Row]) -> str:
+def markdown_table(run: Run, rows: Sequence[SummaryRow]) -> str:
     """The tables in Markdown, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
@@ -86,8 +88,8 @@ def markdown_table(run: Run, rows: Sequence[Row]) -> str:
     return "\n".join(line for columns, note in _both(run, rows) for line in table(columns, note))
 
 
-def latex_table(run: Run, rows: Sequence[Row]) -> str:
-    """The tables in LaTeX, for the package booktabs, the best row in bold."""
+def latex_table(run: Run, rows: Sequence[SummaryRow]) -> str:
+    """The tables in LaTeX with booktabs, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
         kinds = "".join("l" if _is_text(head) else "r" for head in columns)
@@ -104,19 +106,19 @@ def latex_table(run: Run, rows: Sequence[Row]) -> str:
     return "\n".join([r"% needs \usepackage{booktabs}", *lines])
 
 
-def rich_table(run: Run, rows: Sequence[Row]) -> Table:
-    """The table for a terminal: narrow, with the notes below it."""
+def rich_table(run: Run, rows: Sequence[SummaryRow]) -> Table:
+    """The main table for a terminal, with the notes below it."""
     noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
     said = "".join(f"\n{label}: {note}." for label, note in noted.items())
     return _rich(table_columns(run, rows, compact=True), rows, footnote(run, rows) + said)
 
 
-def rich_seed_table(rows: Sequence[Row]) -> Table:
+def rich_seed_table(rows: Sequence[SummaryRow]) -> Table:
     """The table of intervals and paired differences for a terminal."""
     return _rich(seed_columns(rows), rows, seed_note(rows))
 
 
-def _rich(columns: dict[str, list[str]], rows: Sequence[Row], note: str) -> Table:
+def _rich(columns: dict[str, list[str]], rows: Sequence[SummaryRow], note: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -135,8 +137,8 @@ def _rich(columns: dict[str, list[str]], rows: Sequence[Row], note: str) -> Tabl
     return table
 
 
-def csv_table(run: Run, rows: Sequence[Row]) -> str:
-    """All numbers in full: accuracies as shares, traffic in bytes, compute in operations."""
+def csv_table(run: Run, rows: Sequence[SummaryRow]) -> str:
+    """All numbers to 10 digits: accuracies as shares, traffic in bytes, compute in operations."""
     heads = ["run", "algorithm", "label", "seeds", "diverged", "unfinished", "leads"]
     heads += ["target", "reached", "baseline", "wins", "losses"]
     heads += ["metric", "rounds", "done", "latest_round"]
@@ -154,8 +156,8 @@ def csv_table(run: Run, rows: Sequence[Row]) -> str:
     return _csv(heads, lines)
 
 
-def seeds_csv(run: Run, rows: Sequence[Row]) -> str:
-    """One line for each algorithm and seed: what went into the means, and where it ended."""
+def seeds_csv(run: Run, rows: Sequence[SummaryRow]) -> str:
+    """One line per algorithm and seed: the values behind the means, and the failure if any."""
     heads = ["run", "algorithm", "label", "seed", "rounds", "final", "tail", "peak", "difference"]
     lines = []
     for row in rows:
@@ -180,17 +182,17 @@ def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _both(run: Run, rows: Sequence[Row]) -> list[tuple[dict[str, list[str]], str]]:
-    """The tables that people read, each with its note."""
+def _both(run: Run, rows: Sequence[SummaryRow]) -> list[tuple[dict[str, list[str]], str]]:
+    """The main table and, if there is one, that of seeds; each with its note."""
     main, seeds = table_columns(run, rows), seed_columns(rows)
     return [(main, footnote(run, rows)), *([(seeds, seed_note(rows))] if seeds else [])]
 
 
-def _costs(rows: Sequence[Row], goal: str) -> dict[str, list[str]]:
+def _costs(rows: Sequence[SummaryRow], goal: str) -> dict[str, list[str]]:
     def cells(costs: list[Estimate | None], unit: float) -> list[str]:
         return [cell(row, cost, unit) for row, cost in zip(rows, costs, strict=True)]
 
-    def cell(row: Row, cost: Estimate | None, unit: float) -> str:
+    def cell(row: SummaryRow, cost: Estimate | None, unit: float) -> str:
         if cost is None:
             return NONE if row.unfinished else "never"
         number = brief(cost.mean / unit) if unit else f"{cost.mean:.0f}"
@@ -205,7 +207,7 @@ def _costs(rows: Sequence[Row], goal: str) -> dict[str, list[str]]:
     }
 
 
-def _totals(rows: Sequence[Row]) -> dict[str, list[str]]:
+def _totals(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
     traffic, compute = [row.bytes for row in rows], [row.flops for row in rows]
     (byte, byte_name), (flop, flop_name) = _unit(traffic), _unit(compute)
     return {
@@ -218,11 +220,11 @@ def _unit(costs: Sequence[Estimate | None]) -> tuple[float, str]:
     return common_prefix(cost.mean for cost in costs if cost is not None)
 
 
-def _result(row: Row, estimate: Estimate | None) -> str:
+def _result(row: SummaryRow, estimate: Estimate | None) -> str:
     return NONE if estimate is None else row.score.numbers(estimate)
 
 
-def _interval(row: Row, estimate: Estimate | None, sign: str = "") -> str:
+def _interval(row: SummaryRow, estimate: Estimate | None, sign: str = "") -> str:
     if estimate is None:
         return NONE
     mean, *ends = (row.score.number(x, sign) for x in (estimate.mean, *(estimate.interval or ())))
@@ -230,7 +232,7 @@ def _interval(row: Row, estimate: Estimate | None, sign: str = "") -> str:
 
 
 def _in(units: Iterable[str]) -> str:
-    """A unit for a heading, if the rows have one in common."""
+    """The unit in brackets, if all rows have the same one."""
     known = set(units)
     return f" ({unit})" if len(known) == 1 and (unit := known.pop()) else ""
 
@@ -240,7 +242,7 @@ def _is_text(head: str) -> bool:
 
 
 def _escape(text: str) -> str:
-    """Markdown that shows the text as it is, on one line."""
+    """The text escaped for Markdown, on one line."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_|\[\]~])", r"\\\1", re.sub(r"\s+", " ", safe))
 
@@ -251,8 +253,8 @@ _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
-    "[": "{[}",  # at the start of a row it would belong to the end of the one before
-    "*": "{*}",  # likewise
+    "[": "{[}",  # after \\ it would be read as its optional argument
+    "*": "{*}",  # after \\ likewise
     "·": r"$\cdot$",
     "±": r"$\pm$",
     BEST: r"$\star$",
@@ -261,6 +263,6 @@ _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
 
 
 def _latex(text: str) -> str:
-    """LaTeX that shows the text as it is, on one line."""
+    """The text escaped for LaTeX, on one line."""
     safe = "".join(_LATEX.get(sign, sign) for sign in re.sub(r"\s+", " ", text))
     return re.sub(r"(?<![\w)])([+-])(?=\d)", r"$\1$", safe)  # a sign, not a hyphen

@@ -1,4 +1,4 @@
-"""Units: numbers as people read them."""
+"""Numbers with decimal prefixes and few digits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def prefix(value: float) -> tuple[float, str]:
 
 
 def common_prefix(values: Iterable[float]) -> tuple[float, str]:
-    """One prefix for a column of numbers, in which its smallest number is at least one."""
+    """One prefix for a column of numbers: that of the smallest positive one."""
     return prefix(min((v for v in values if math.isfinite(v) and v > 0), default=1.0))
 
 
@@ -26,5 +26,5 @@ def brief(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage without needless digits: 0.8 is "80", 0.825 is "82.5"."""
+    """A share as a percentage without trailing zeros: 0.8 is "80", 0.825 is "82.5"."""
     return f"{100 * share:.4g}"

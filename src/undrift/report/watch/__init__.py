@@ -1,4 +1,4 @@
-"""Watch: a local page that shows runs as they go along, drawn by the code of the report.
+"""`undrift watch`: a local page that follows runs, drawn by the code of the report.
 
     undrift watch runs
 

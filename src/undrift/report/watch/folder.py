@@ -1,4 +1,4 @@
-"""The runs in a folder: found anew at every look, read only when their files have changed."""
+"""The runs in a folder: listed at every request, read only when their files have changed."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
-from undrift.report.panels import panel_data
-from undrift.report.parts import render_parts
+from undrift.report.page.panels import panel_data
+from undrift.report.page.parts import render_parts
 from undrift.report.read import Run, merge, read_run, renamed
-from undrift.report.rows import Rows
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
+from undrift.runs.columns import MetricsReader
 from undrift.runs.layout import RunFile
 from undrift.runs.reading import FILES, RunState, is_folder, run_state
 from undrift.system.lock import holder
 
 Stamp = tuple[tuple[int, int] | None, ...]
-"""time of the last change and size of each file; None for one that is not there"""
+"""modification time and size of each file; None for one that does not exist"""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A run directory as it was read: the run, or what is wrong with it.
+    """A run directory as it was read: the run, or an error.
 
-    rows  what was read of its metrics, to go on from
+    metrics  the reader of its rows, which continues where it stopped
     """
 
     stamp: Stamp
-    rows: Rows
+    metrics: MetricsReader
     run: Run | None
     error: str
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A run of the list.
+    """A run in the list.
 
-    name     that of its directory, by which a page asks for it
-    process  the process that is running it
+    name     name of its directory, by which the page requests it
+    process  id of the process that is running it, if any
     """
 
     name: str
@@ -55,12 +55,12 @@ class Entry:
 
     @property
     def modified(self) -> float:
-        """When its results were last written, in seconds since 1970."""
+        """When settings or results were last written, in seconds since 1970."""
         return max(one[0] for one in self.seen.stamp[:2] if one) / 1e9
 
     @property
     def begun(self) -> float:
-        """When its settings were written: unlike its results, once."""
+        """When its settings were written, which happens once."""
         settings = self.seen.stamp[0]
         return settings[0] / 1e9 if settings else 0.0
 
@@ -70,7 +70,7 @@ class Entry:
         return run_state(self.process, None if run is None else run.finished)
 
     def facts(self) -> dict[str, Any]:
-        """What the list says of it, as JSON."""
+        """Its entry in the list, for JSON."""
         said = {"name": self.name, "state": self.state, "version": self.version}
         common = said | {"modified": self.modified, "process": self.process}
         run = self.seen.run
@@ -87,7 +87,7 @@ class Entry:
 
 
 def _best(run: Run) -> str | None:
-    """The best result in a word."""
+    """The best result with its unit or name."""
     best = best_peak(run)
     return None if best is None else run.score.said(run.score.number(best))
 
@@ -95,7 +95,7 @@ def _best(run: Run) -> str | None:
 class Folder:
     """A folder that holds run directories, or is one itself.
 
-    Nothing outside of it is read: a link that leads out of it counts as absent.
+    Nothing outside of it is read: links that lead out of it are ignored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +107,7 @@ class Folder:
         self._reading = threading.Lock()
 
     def entries(self) -> list[Entry]:
-        """All runs, those that began last first."""
+        """All runs, the latest first."""
         with self._reading:
             found = dict(self._find())
             self._seen = {path: self._look(path, stamp) for path, stamp in found.items()}
@@ -118,24 +118,24 @@ class Folder:
         return sorted(entries, key=lambda entry: (-entry.begun, entry.name))
 
     def view(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """The parts of the page and the data of its plots; None if there is nothing to show."""
+        """Parts of the page and data of its plots; None if there is nothing to show."""
         run = self.together(names)
         if run is None:
             return None
         return {"parts": render_parts(run, summarise(run)), "data": panel_data(run)}
 
     def together(self, names: Sequence[str]) -> Run | None:
-        """The named runs as one, in this order, without those that have nothing to show."""
+        """The named runs merged, in this order, without those that have no results yet."""
         known = {entry.name: entry.seen.run for entry in self.entries()}
         runs = {name: known.get(name) for name in names}
         begun = [renamed(run, name) for name, run in runs.items() if run is not None and run.begun]
         return merge(begun) if begun else None
 
     def _find(self) -> Iterator[tuple[Path, Stamp]]:
-        """Run directories and when their files were changed."""
+        """Run directories with the stamps of their files."""
         try:
             within = sorted(self.path.iterdir())
-        except OSError:  # it is gone; it may come back
+        except OSError:  # removed, perhaps for a while
             within = []
         for path in (self.path, *within):
             stamp = tuple(self._stamp(path / name) for name in FILES)
@@ -143,11 +143,11 @@ class Folder:
                 yield path, stamp
 
     def _stamp(self, file: Path) -> tuple[int, int] | None:
-        """Time of the last change and size; None for what is no file within the folder."""
+        """Modification time and size; None for what is not a file within the folder."""
         try:
             inside = file.resolve().is_relative_to(self.path)
             facts = file.stat()
-        except (OSError, RuntimeError):  # RuntimeError: links that lead in a circle
+        except (OSError, RuntimeError):  # RuntimeError: a cycle of links
             return None
         return (facts.st_mtime_ns, facts.st_size) if inside and file.is_file() else None
 
@@ -158,11 +158,11 @@ class Folder:
         seen = self._seen.get(path)
         if seen is not None and seen.stamp == stamp:
             return seen
-        rows = Rows(path / RunFile.METRICS) if seen is None else seen.rows
+        metrics = MetricsReader(path / RunFile.METRICS) if seen is None else seen.metrics
         try:
             for name, there in zip(FILES, stamp, strict=True):
                 if not there and (path / name).is_symlink():
                     raise UndriftError(f"{name} is a link that leads out of the folder of the runs")
-            return Seen(stamp, rows, read_run(path, rows), "")
+            return Seen(stamp, metrics, read_run(path, metrics), "")
         except UndriftError as error:
-            return Seen(stamp, rows, None, str(error))
+            return Seen(stamp, metrics, None, str(error))

@@ -1,7 +1,7 @@
-"""The server behind `undrift watch`: a few answers, all of them to be read only.
+"""The HTTP server of `undrift watch`, which is read only.
 
-No path of a request ever reaches the file system: pages are looked up in a table, and names of
-runs in the list of those that were found.
+Paths of requests never reach the file system: pages are looked up in a table, and names of runs in
+the list of those that were found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from undrift.config import UndriftError
-from undrift.report.page import SCRIPTS, asset, fill, plotly, render_page, script
+from undrift.report.page.page import SCRIPTS, asset, fill, plotly, render_page, script
 from undrift.report.summary import summarise
 from undrift.report.text import printable
 from undrift.report.watch.folder import Folder
@@ -33,7 +33,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
     " img-src data: blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""plotly sets styles of its own, hence their exception"""
+"""content security policy; plotly.js needs inline styles"""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -45,24 +45,24 @@ HEADERS = {
 }
 
 
-class Answer(Exception):
-    """What to send, raised or returned."""
+class Response(Exception):
+    """An HTTP response; refusals are raised."""
 
     def __init__(
         self, body: str, kind: str = "text/plain", status: int = 200, name: str | None = None
     ) -> None:
         super().__init__(body)
-        self.body = body.encode(errors="replace")  # JSON can hold what is no text
+        self.body = body.encode(errors="replace")  # JSON may hold lone surrogates
         self.kind = kind
         self.status = status
         self.name = name
 
 
-class Server(ThreadingHTTPServer):
-    """Shows the runs of a folder at `url` until it is closed.
+class PageServer(ThreadingHTTPServer):
+    """Serves the runs of a folder at `url`.
 
-    host  an address of this machine; only those of the loopback keep others out
-    port  0 for any that is free
+    host  an address of this machine; other machines can reach all but loopback addresses
+    port  0 for any free one
     """
 
     daemon_threads = True
@@ -88,36 +88,37 @@ class Server(ThreadingHTTPServer):
         return f"http://{host}:{self.server_port}/"
 
     def answers_to(self, host: str) -> bool:
-        """Whether a request may call us so.
+        """Whether the Host header of a request is one of ours.
 
-        Another name for this machine is how a page from elsewhere would read ours.
+        Others are refused against DNS rebinding: a foreign page whose name resolves to this machine
+        could read the runs.
         """
         names = {"localhost", "127.0.0.1", "[::1]", self.host.lower(), f"[{self.host}]"}
         known = {f"{name}:{self.server_port}" for name in names}
-        if self.server_port == HTTP_PORT:  # which browsers leave out
+        if self.server_port == HTTP_PORT:  # browsers omit the default port
             known |= names
         return not self.private or host.lower() in known
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away in the middle of an answer is no error."""
+        """Ignore browsers that close the connection during a response."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
     @cached_property
-    def pages(self) -> dict[str, Answer]:
-        """What stays the same."""
+    def pages(self) -> dict[str, Response]:
+        """Responses that do not depend on the runs."""
         watch = files("undrift.report.watch")
         own = {name: watch.joinpath(name).read_text(encoding="utf-8") for name in OWN}
-        view = fill(asset("view.html"), defaultdict(str))  # the script puts in the rest
+        view = fill(asset("view.html"), defaultdict(str))  # the script fills in the parts
         path = self.folder.path
         folder = {"folder": escape(printable(path.name)), "path": escape(printable(path))}
         page = fill(own["watch.html"], folder | {"view": view})
         code = script(*map(asset, SCRIPTS), own["watch.js"])
         return {
-            "/": Answer(page, "text/html"),
-            "/page.css": Answer(asset("page.css") + own["watch.css"], "text/css"),
-            "/plotly.js": Answer(plotly(), "text/javascript"),
-            "/page.js": Answer(code, "text/javascript"),
+            "/": Response(page, "text/html"),
+            "/page.css": Response(asset("page.css") + own["watch.css"], "text/css"),
+            "/plotly.js": Response(plotly(), "text/javascript"),
+            "/page.js": Response(code, "text/javascript"),
         }
 
 
@@ -125,32 +126,32 @@ OWN = ("watch.html", "watch.css", "watch.js")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Handles one request."""
 
-    server: Server
+    server: PageServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "undrift", ""
     timeout = 60
 
     def do_GET(self) -> None:
-        """Send what was asked for, or nothing if the browser has it already."""
+        """Send the response, or 304 if the browser has it already."""
         try:
-            answer = self._answer()
-        except Answer as refusal:
-            answer = refusal
-        self._send(answer, self.headers.get("If-None-Match"))
+            response = self._response()
+        except Response as refusal:
+            response = refusal
+        self._send(response, self.headers.get("If-None-Match"))
 
     do_HEAD = do_GET
 
-    def _answer(self) -> Answer:
+    def _response(self) -> Response:
         if not self.server.answers_to(self.headers.get("Host", "")):
-            raise Answer("not a name of this page", status=HTTPStatus.FORBIDDEN)
+            raise Response("not a name of this page", status=HTTPStatus.FORBIDDEN)
         try:
             asked = urlsplit(self.path)
             names = parse_qs(asked.query, max_num_fields=1000).get("run", [])
         except ValueError as error:
-            raise Answer(f"not an address ({error})", status=HTTPStatus.BAD_REQUEST) from None
-        made: dict[str, Callable[[], Answer]] = {
+            raise Response(f"not an address ({error})", status=HTTPStatus.BAD_REQUEST) from None
+        made: dict[str, Callable[[], Response]] = {
             "/runs": lambda: _json([entry.facts() for entry in self.server.folder.entries()]),
             "/view": lambda: _json(self.server.folder.view(names)),
             f"/{RunFile.REPORT}": lambda: self._report(names),
@@ -159,37 +160,37 @@ class Handler(BaseHTTPRequestHandler):
             return made[asked.path]()
         if asked.path in self.server.pages:
             return self.server.pages[asked.path]
-        raise Answer("there is no such page", status=HTTPStatus.NOT_FOUND)
+        raise Response("there is no such page", status=HTTPStatus.NOT_FOUND)
 
-    def _report(self, names: list[str]) -> Answer:
+    def _report(self, names: list[str]) -> Response:
         run = self.server.folder.together(names)
         if run is None:
-            raise Answer("there is no such run", status=HTTPStatus.NOT_FOUND)
-        return Answer(render_page(run, summarise(run)), "text/html", name=str(RunFile.REPORT))
+            raise Response("there is no such run", status=HTTPStatus.NOT_FOUND)
+        return Response(render_page(run, summarise(run)), "text/html", name=str(RunFile.REPORT))
 
-    def _send(self, answer: Answer, held: str | None = None) -> None:
-        tag = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
-        known = answer.status == HTTPStatus.OK and held == tag
-        self.send_response(HTTPStatus.NOT_MODIFIED if known else answer.status)
+    def _send(self, response: Response, held: str | None = None) -> None:
+        tag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
+        known = response.status == HTTPStatus.OK and held == tag
+        self.send_response(HTTPStatus.NOT_MODIFIED if known else response.status)
         for name, value in HEADERS.items():
             self.send_header(name, value)
         self.send_header("ETag", tag)
-        self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
-        if answer.name is not None:
-            self.send_header("Content-Disposition", f'attachment; filename="{answer.name}"')
-        self.send_header("Content-Length", "0" if known else str(len(answer.body)))
+        self.send_header("Content-Type", f"{response.kind}; charset=utf-8")
+        if response.name is not None:
+            self.send_header("Content-Disposition", f'attachment; filename="{response.name}"')
+        self.send_header("Content-Length", "0" if known else str(len(response.body)))
         self.end_headers()
         if self.command != "HEAD" and not known:
-            self.wfile.write(answer.body)
+            self.wfile.write(response.body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What is no request for a page; the connection may be out of step and ends."""
+        """Answer a malformed request, and close the connection, which may be out of step."""
         self.close_connection = True
-        self._send(Answer(message or HTTPStatus(code).phrase, status=code))
+        self._send(Response(message or HTTPStatus(code).phrase, status=code))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet: a page asks every other second."""
+        """Log nothing: a page sends a request every other second."""
 
 
-def _json(value: Any) -> Answer:
-    return Answer(json.dumps(value, allow_nan=False, separators=(",", ":")), "application/json")
+def _json(value: Any) -> Response:
+    return Response(json.dumps(value, allow_nan=False, separators=(",", ":")), "application/json")

@@ -1,4 +1,4 @@
-"""Trackers: metrics as they come, in TensorBoard, MLflow or W&B.
+"""Trackers: log metrics to TensorBoard, MLflow or W&B during a run.
 
     tracking = Trackers(["tensorboard"], folder, experiment.hash, experiment.resolved(), print)
     tracking.begin("AdaBest", "AdaBest(mu=0.02)", seed=0, after=0)
@@ -6,7 +6,8 @@
     tracking.end(None)
     tracking.close()
 
-Everything goes into the run directory and nothing over the network, unless the environment says so.
+Everything is written to the run directory and nothing is sent over the network, unless environment
+variables of the trackers say so.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ from undrift.runs.rows import read_rows
 from undrift.system.extras import lacking
 
 NAMES = ("tensorboard", "mlflow", "wandb")
-"""all trackers, which are also the names of the extras that they need"""
+"""all trackers; the extras that they need have the same names"""
 
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # training waits while MLflow tries again
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # training waits for retries
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "WANDB_ERROR_REPORTING": "false",
 }
-"""what is set where the environment does not: both libraries report to their makers otherwise"""
+"""defaults of environment variables, against telemetry and long waits"""
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One algorithm on one seed, which trackers show as one run.
+class TrackedTrial:
+    """A trial, which trackers show as one run.
 
-    run       the experiment's hash
-    settings  the experiment in plain text and numbers
+    run       hash of the experiment
+    settings  settings of the experiment as texts and numbers
     """
 
     run: str
@@ -72,17 +73,17 @@ class Trial:
 
 
 Values = Mapping[int, Mapping[str, float]]
-"""round → what was measured in it, in order"""
+"""round → its metrics, in order"""
 
 
 class Tracker(Protocol):
-    """Writes one trial after another. Nothing is written before the first begins."""
+    """Logs one trial after another. Nothing is written before the first begins."""
 
-    def begin(self, trial: Trial, before: Values) -> None:
-        """A trial begins, or goes on after what was measured in earlier sessions."""
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
+        """Begin a trial, or resume it after the rounds that earlier sessions measured."""
 
     def row(self, t: int, values: Mapping[str, float]) -> None:
-        """What was measured in round t."""
+        """Log the metrics of round t."""
 
     def end(self, failure: str | None) -> None:
         """The trial is done; a failure is why it could not go on."""
@@ -106,9 +107,9 @@ def tracker(name: str, folder: Path) -> Tracker:
 
 
 class Trackers:
-    """Several trackers, or none, as one that never fails.
+    """Any number of trackers as one that never fails.
 
-    A tracker that raises an error is off from there on, and `warn` is given one line that says so.
+    A tracker that raises an error is switched off, and `warn` is called with one line about it.
     """
 
     def __init__(
@@ -123,18 +124,18 @@ class Trackers:
         self._folder, self._run, self._settings, self._warn = folder, run, settings, warn
 
     def begin(self, label: str, algorithm: str, seed: int, after: int = 0) -> None:
-        """A trial begins, or goes on after a round, up to which metrics.jsonl has its rows."""
-        trial = Trial(self._run, self._settings, label, algorithm, seed)
+        """Begin a trial, or resume it after a round, up to which metrics.jsonl has its rows."""
+        trial = TrackedTrial(self._run, self._settings, label, algorithm, seed)
         self._tell(lambda one: one.begin(trial, self._before(trial, after)))
 
-    def _before(self, trial: Trial, after: int) -> Values:
+    def _before(self, trial: TrackedTrial, after: int) -> Values:
         path = self._folder / RunFile.METRICS
         text = path.read_bytes() if path.exists() else b""
         rows = (row for _, row in read_rows(text, {(trial.algorithm, trial.seed)}))
         return {row["round"]: numbers(row) for row in rows if row and row["round"] <= after}
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics, as it stands in metrics.jsonl."""
+        """Log a row of metrics.jsonl."""
         self._tell(lambda one: one.row(row["round"], numbers(row)))
 
     def end(self, failure: str | None = None) -> None:
@@ -149,17 +150,17 @@ class Trackers:
         for name, one in list(self._on.items()):
             try:
                 news(one)
-            except Exception as error:  # whatever a library may raise: training goes on
+            except Exception as error:  # a tracker must not stop the training
                 del self._on[name]
                 reason = " ".join(str(error).split()) or type(error).__name__
                 shown = reason if len(reason) <= 200 else f"{reason[:197]}..."
-                self._warn(f"{name} failed and is off from here on, the run is not: {shown}")
+                self._warn(f"{name} failed and is switched off, the run continues: {shown}")
                 with suppress(Exception):
                     one.close()
 
 
 def numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """What trackers draw of a row: finite numbers; of a list its smallest, mean and largest."""
+    """The finite numbers of a row; of a list its minimum, mean and maximum."""
     found = {}
     for key, value in row.items():
         if isinstance(value, list | tuple):

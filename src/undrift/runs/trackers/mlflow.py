@@ -7,16 +7,16 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import alembic  # noqa: F401  MLflow's lightest package logs without it only to a server
+import alembic  # noqa: F401  mlflow-skinny needs both to log to a database
 import sqlalchemy  # noqa: F401
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from undrift.runs.layout import RunFile
-from undrift.runs.trackers import Trial, Values
+from undrift.runs.trackers import TrackedTrial, Values
 
 TRIAL, ROUND, FAILURE = "undrift.trial", "undrift.round", "undrift.failure"
-"""tags of a run: which trial it is, the last round logged, why it could not go on"""
+"""tags of a run: id of the trial, last round logged, failure"""
 
 
 class MLflow:
@@ -26,7 +26,7 @@ class MLflow:
         self._run: str | None = None
         self._logged = 0
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
         client = self._client = self._client or self._connect()
         experiment = self._experiment(client, f"undrift {trial.run}")
@@ -36,7 +36,7 @@ class MLflow:
             order_by=["start_time DESC"],
             max_results=1,
         )
-        # MLflow keeps every value of a step, so what it has already is not logged again.
+        # MLflow keeps duplicates of a step, so rounds that it has are not logged again.
         self._logged = int(runs[0].data.tags.get(ROUND, 0)) if runs else 0
         if runs and (before or not self._logged):
             self._run = runs[0].info.run_id

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in RUN/tensorboard, a folder for each trial."""
+"""TensorBoard: event files in RUN/tensorboard, one folder per trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from torch.utils.tensorboard import SummaryWriter
 
 from undrift.runs.layout import RunFile
-from undrift.runs.trackers import Trial, Values
+from undrift.runs.trackers import TrackedTrial, Values
 
 
 class TensorBoard:
@@ -17,10 +17,10 @@ class TensorBoard:
         self._folder = folder / RunFile.TENSORBOARD
         self._writer: SummaryWriter | None = None
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
         folder = self._folder / quote(trial.name, safe=" ,()=+")
-        # From `purge_step` on, readers drop what earlier sessions wrote.
+        # `purge_step` makes readers drop what earlier sessions wrote from that step on.
         self._writer = SummaryWriter(str(folder), purge_step=0)
         lines = [f"| {key} | {value} |" for key, value in trial.facts.items()]
         self._writer.add_text("settings", "\n".join(["| | |", "|---|---|", *lines]), 0)

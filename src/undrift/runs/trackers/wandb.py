@@ -9,7 +9,7 @@ from typing import Any
 
 import wandb
 
-from undrift.runs.trackers import Trial, Values
+from undrift.runs.trackers import TrackedTrial, Values
 
 
 class WandB:
@@ -17,9 +17,9 @@ class WandB:
         self._folder = folder
         self._run: Any = None
 
-    def begin(self, trial: Trial, before: Values) -> None:
+    def begin(self, trial: TrackedTrial, before: Values) -> None:
         self.close()
-        self._folder.mkdir(parents=True, exist_ok=True)  # W&B would write elsewhere without a word
+        self._folder.mkdir(parents=True, exist_ok=True)  # otherwise W&B silently writes elsewhere
         usual = "online" if os.environ.get("WANDB_API_KEY") else "offline"
         mode: Any = os.environ.get("WANDB_MODE") or usual
         self._run = wandb.init(
@@ -30,9 +30,9 @@ class WandB:
             config=trial.facts,
             mode=mode,
             dir=os.environ.get("WANDB_DIR", self._folder),
-            # Offline it cannot go on: the files of each session have all rounds and replace others.
+            # Offline runs cannot be resumed: each session writes all rounds again instead.
             resume="allow" if before and mode != "offline" else None,
-            reinit="create_new",  # beside a run of the user's own
+            reinit="create_new",  # keep a run that the caller may have open
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
         )
         for t, values in before.items():

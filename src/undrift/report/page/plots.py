@@ -1,18 +1,18 @@
-"""Plots: the empty places of the page's plots, with headings and captions, as HTML."""
+"""Empty plot elements with headings and captions as HTML; the scripts fill them."""
 
 from __future__ import annotations
 
 from html import escape
 
 from undrift.later import np
-from undrift.report.panels import group_names
+from undrift.report.page.panels import group_names
+from undrift.report.page.sections import SECTIONS, Panel
 from undrift.report.read import Arm, Run
 from undrift.report.score import ACCURACY
-from undrift.report.sections import SECTIONS, Panel
 
 
 def plot_sections(run: Run) -> str:
-    """Every section that the run has anything to show in. All that comes from runs is escaped."""
+    """All sections that the run has data for. Everything that comes from runs is escaped."""
     lines: list[str] = []
     absent: list[str] = []
     for title, panels in SECTIONS:
@@ -35,7 +35,7 @@ def plot_sections(run: Run) -> str:
 
 
 def _figure(run: Run, panel: Panel, wide: bool) -> str:
-    """A plot with its texts; the one that comes first on the page is wide and explains lines."""
+    """A plot with heading and caption; the first of the page is wide and explains the lines."""
     width = "wide" if wide or panel.each else "half"
     caption = panel.caption + (_legend(run) if wide else "")
     places = list(enumerate(run.arms))
@@ -55,7 +55,10 @@ def _figure(run: Run, panel: Panel, wide: bool) -> str:
 
 
 def _plot(panel: Panel, more: str = "") -> str:
-    one, digits = panel.quantity, panel.quantity.digits.replace("g", "~g")  # d3 keeps zeros
+    one, digits = (
+        panel.quantity,
+        panel.quantity.digits.replace("g", "~g"),
+    )  # d3's g keeps trailing zeros
     told = {
         "models": panel.models,
         "total": one.total,
@@ -71,7 +74,7 @@ def _plot(panel: Panel, more: str = "") -> str:
 
 
 def _own_plot(panel: Panel, place: int, arm: Arm) -> str:
-    """The plot of one algorithm; a heat map is as high as its rows need."""
+    """The plot of one algorithm; the height of a heat map depends on its rows."""
     height = min(max(17 * len(group_names(arm)), 100), 600) + 70
     style = f' style="height:{height}px"' if panel.kind == "heat" else ""
     plot = _plot(panel, f' data-arm="{place}"{style}')
@@ -80,7 +83,7 @@ def _own_plot(panel: Panel, place: int, arm: Arm) -> str:
 
 
 def _choice(run: Run, panel: Panel) -> str:
-    """Which parameter group to plot, where there are several."""
+    """A menu of the parameter groups, if there are several."""
     having = [arm for arm in run.arms if panel.group and arm.sheet(panel.group) is not None]
     names = dict.fromkeys(name for arm in having for name in group_names(arm))
     if len(names) < 2:
@@ -93,7 +96,7 @@ def _choice(run: Run, panel: Panel) -> str:
 
 
 def _legend(run: Run) -> str:
-    """How to read lines, bands and crosses: said once, in the first panel."""
+    """How to read lines, bands and crosses, for the caption of the first plot."""
     text = ""
     if len({arm.name for arm in run.arms}) < len(run.arms):
         text += " Colours tell algorithms, dashes tell runs."

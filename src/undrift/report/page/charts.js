@@ -8,7 +8,7 @@ function bar(title) {
   };
 }
 
-// Groups × rounds. The colours are the same for all algorithms, and a few extremes do not bleach them.
+// Groups × rounds. All algorithms share one colour scale, from the 2 % to the 98 % quantile.
 function drawHeat(panel) {
   const { metric, title, digits } = panel.dataset;
   const arm = data.arms[panel.dataset.arm];

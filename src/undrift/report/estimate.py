@@ -1,4 +1,4 @@
-"""Student's t: how far a mean over a few seeds may be off."""
+"""Estimates: the mean over a few seeds, with an interval by Student's t."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from undrift.later import np
 
 LEAST_SEEDS = 3
-"""for an interval: with two seeds, Student's t is off by any amount"""
+"""seeds that an interval needs: with two, Student's t is too wide to be of use"""
 
 Bounds = tuple[float, float]
 
@@ -36,8 +36,8 @@ class Estimate:
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the mean by Student's t; None below three seeds.
 
-        Where values have bounds it never leaves them: between two it is taken on the logit scale,
-        above one on the logarithmic scale.
+        It stays within the bounds of the values: with two it is computed on the logit scale, with
+        a lower one alone on the logarithmic scale.
         """
         if self.sd is None or self.n < LEAST_SEEDS:
             return None
@@ -54,7 +54,7 @@ class Estimate:
 
 
 def quantile(dof: int, share: float = 0.95) -> float:
-    """The t that holds `share` of Student's distribution between -t and t: 4.30 for 2 degrees."""
+    """The t with P(|T| <= t) = share: 4.30 for 2 degrees of freedom. Found by bisection."""
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         angle = (low + high) / 2

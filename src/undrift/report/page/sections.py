@@ -1,4 +1,4 @@
-"""Sections: what the page plots, in which order, and what a reader should look for."""
+"""Sections of the page: which quantities are plotted, in which order and how."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from undrift.measure.quantities import BY_GROUP, MODELS, QUANTITIES, Quantity
+from undrift.measure.quantities import BY_GROUP, MODEL_TITLES, QUANTITIES, Quantity
 from undrift.report.read import Run
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: which quantity, and what a reader should look for.
+    """One plot.
 
-    kind   curves     all algorithms over the x-axis that the reader chose
-           heat, fan  a list of values over it, in one small plot for each algorithm
+    kind   curves     all algorithms over the chosen x-axis
+           heat, fan  a list of values over it, in one small plot per algorithm
            spread     a list of values in the last round, all algorithms
     """
 
@@ -31,16 +31,16 @@ class Panel:
 
     @property
     def models(self) -> bool:
-        """Whether the reader can choose the model that it is of."""
-        return all(f"{model}_{self.quantity.name}" in QUANTITIES for model in MODELS)
+        """Whether the reader can choose which model is shown."""
+        return all(f"{model}_{self.quantity.name}" in QUANTITIES for model in MODEL_TITLES)
 
     @property
     def group(self) -> str | None:
-        """The list that has it by parameter group, for the reader to choose from."""
+        """The list of its values by parameter group, if there is one."""
         return BY_GROUP.get(self.quantity.name)
 
     def worth_showing(self, run: Run) -> bool:
-        """Whether a run has anything to show in this plot."""
+        """Whether a run has data for this plot."""
         name = self.quantity.name
         if self.quantity.each:
             return any(arm.sheet(name) is not None for arm in run.arms)
@@ -81,4 +81,4 @@ def _section(topic: str) -> tuple[str, tuple[Panel, ...]]:
 
 
 SECTIONS = tuple(map(_section, ("Learning", "Fairness", "Stability", "Cohorts", "Participation")))
-"""title → panels; costs are what other quantities are drawn over"""
+"""title and panels of each section; costs have none, since they are the x-axes"""

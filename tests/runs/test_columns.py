@@ -1,4 +1,4 @@
-"""Rows: a file that grows is read on, one that changed in any other way is read anew."""
+"""Metrics as columns: rows that were added are read on, any other change is read anew."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ import pytest
 
 from tests.report.directory import A, B, make_run
 from undrift.config import UndriftError
-from undrift.report import read_run, rows
-from undrift.report.rows import Rows
+from undrift.report import read_run
+from undrift.runs import columns
+from undrift.runs.columns import MetricsReader
 from undrift.runs.rows import MetricsFile
 from undrift.system.files import replace_file
 
-NAMES, SEEDS = {A, B}, {0, 1}
+TRIALS = {(name, seed) for name in (A, B) for seed in (0, 1)}
 
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The rows that were parsed, of all looks."""
     found: list[Any] = []
-    real = rows.parsed
-    monkeypatch.setattr(rows, "parsed", lambda *args: (found.append(real(*args)), found[-1])[1])
+    real = columns.parse_row
+    monkeypatch.setattr(
+        columns, "parse_row", lambda *args: (found.append(real(*args)), found[-1])[1]
+    )
     return found
 
 
@@ -34,9 +37,9 @@ def row(t: int, accuracy: float = 0.5, name: str = A) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
 
-def look(file: Rows, name: str = A) -> dict[int, float]:
+def look(file: MetricsReader, name: str = A) -> dict[int, float]:
     """Round → accuracy on the first seed."""
-    trial = file.read(NAMES, SEEDS).get((name, 0))
+    trial = file.read(TRIALS).get((name, 0))
     rounds, values, _ = trial.columns(1e9) if trial else ([], {"accuracy": []}, {})
     return dict(zip(map(int, rounds), map(float, values["accuracy"]), strict=True))
 
@@ -44,7 +47,7 @@ def look(file: Rows, name: str = A) -> dict[int, float]:
 def test_only_what_was_added_is_parsed(tmp_path: Path, parsed: list[Any]) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(row(1) + row(2)[:20])  # the second is being written
-    file = Rows(path)
+    file = MetricsReader(path)
     assert look(file) == {1: 0.5}
     path.write_bytes(row(1) + row(2))
     assert look(file) == {1: 0.5, 2: 0.5}
@@ -59,7 +62,7 @@ def test_rows_that_a_resume_trimmed_are_gone(tmp_path: Path, parsed: list[Any]) 
     for t in (1, 2, 3):
         with (tmp_path / "metrics.jsonl").open("ab") as file:
             file.write(row(t))
-    seen = Rows(tmp_path / "metrics.jsonl")
+    seen = MetricsReader(tmp_path / "metrics.jsonl")
     assert look(seen) == {1: 0.5, 2: 0.5, 3: 0.5}
     metrics = MetricsFile(tmp_path, {(A, 0)})
     metrics.trim((A, 0), 1)
@@ -87,25 +90,25 @@ Change = Callable[[Path], object]
 def test_a_file_that_did_not_just_grow_is_read_anew(tmp_path: Path, change: Change) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(row(1) + row(2))
-    file = Rows(path)
+    file = MetricsReader(path)
     look(file)
     change(path)
-    assert look(file) == look(Rows(path)) != {1: 0.5, 2: 0.5}
+    assert look(file) == look(MetricsReader(path)) != {1: 0.5, 2: 0.5}
 
 
 def test_other_algorithms_are_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(row(1) + row(1, name=B))
-    file = Rows(path)
-    file.read(NAMES, SEEDS)
+    file = MetricsReader(path)
+    file.read(TRIALS)
     with pytest.raises(UndriftError, match="line 2: algorithm"):
-        file.read({A}, SEEDS)
+        file.read({(A, 0)})
 
 
 def test_an_error_is_found_again_and_may_be_mended(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(row(1) + b"no row\n")
-    file = Rows(path)
+    file = MetricsReader(path)
     for _ in range(2):
         with pytest.raises(UndriftError, match="line 2: not valid JSON"):
             look(file)
@@ -118,7 +121,7 @@ def test_a_look_by_parts_ends_as_one_look(tmp_path: Path) -> None:
     path = folder / "metrics.jsonl"
     late = {"algorithm": B, "seed": 1, "round": 10, "own": 3, "group_gsi": [1.0]}
     whole = path.read_bytes() + json.dumps(late).encode() + b"\n"
-    file = Rows(path)
+    file = MetricsReader(path)
     for end in (0, 700, 5000, 9000, len(whole)):
         path.write_bytes(whole[:end])
         run = read_run(folder, file)

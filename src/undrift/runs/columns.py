@@ -1,25 +1,24 @@
-"""Rows: metrics.jsonl as columns that grow with the file; what was read is not read again."""
+"""metrics.jsonl as columns that grow with the file; rows that were read are not read again."""
 
 from __future__ import annotations
 
 import math
 import os
 from array import array
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
-from undrift.config import UndriftError
 from undrift.later import NDArray, np
-from undrift.measure.quantities import KEYS, LISTS, METRICS
-from undrift.runs.layout import RunFile
-from undrift.runs.reading import broken, is_json, is_number, is_whole, missing, parsed
+from undrift.measure.quantities import LISTS
+from undrift.runs.entries import NotARow, TrialKey, measured, parse_row
+from undrift.runs.reading import broken, is_json, missing
 
 Floats: TypeAlias = "NDArray[np.float64]"
-TrialKey = tuple[str, int]
 
 
-class Trial:
+class TrialColumns:
     """One algorithm on one seed: a column for each metric, in the order of the file."""
 
     def __init__(self) -> None:
@@ -65,11 +64,11 @@ def _sheet(flat: array[float], widths: array[int], kept: NDArray[np.int64]) -> F
     return sheet[kept, :width]
 
 
-class Rows:
-    """The rows of a run directory, which may still be running.
+class MetricsReader:
+    """Reads metrics.jsonl, which may still grow: each `read` parses only the rows added since.
 
-    `read` goes on where the last one stopped. A file that was replaced, cut or rewritten since
-    then is read anew: resuming a run does that to rows that are to be measured again.
+    A file that was replaced, cut or rewritten is read from the start: resuming a run does that
+    when rows are to be measured again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,85 +76,48 @@ class Rows:
         self._forget()
 
     def _forget(self) -> None:
-        self._trials: dict[TrialKey, Trial] = {}
-        self._known: tuple[set[str], set[int]] = set(), set()
+        self._columns: defaultdict[TrialKey, TrialColumns] = defaultdict(TrialColumns)
+        self._trials: set[TrialKey] = set()
         self._offset = self._lines = 0
-        self._last = b""  # line that was read, which must still be there when the file has grown
+        self._last = b""  # line read last, which must still be there when the file has grown
         self._file = (0, 0, 0)  # inode, size and time of the last change
 
-    def read(self, names: set[str], seeds: set[int]) -> Mapping[TrialKey, Trial]:
-        """(algorithm, seed) → what was measured; a torn last line is left out for now."""
+    def read(self, trials: set[TrialKey]) -> Mapping[TrialKey, TrialColumns]:
+        """The columns of each of these trials that has rows; a torn last line is left out."""
         try:
             with self.path.open("rb") as file:
-                self._find_place(file, (names, seeds))
+                self._find_place(file, trials)
                 for line in file:
                     if not line.endswith(b"\n") and not is_json(line):
                         break
                     self._add(line)
         except FileNotFoundError:
             raise missing(self.path) from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self._forget()
             raise broken(self.path, f"cannot be read ({error})") from None
-        except UndriftError:
+        except NotARow as error:
+            line_number = self._lines + 1
             self._forget()
-            raise
-        return self._trials
+            raise broken(self.path, f"line {line_number}: {error}") from None
+        return self._columns
 
-    def _find_place(self, file: BinaryIO, known: tuple[set[str], set[int]]) -> None:
-        """Go to where the last look ended; to the start if the file is no longer what it was."""
+    def _find_place(self, file: BinaryIO, trials: set[TrialKey]) -> None:
+        """Seek to where the last read ended; to the start if the file did not just grow."""
         facts = os.fstat(file.fileno())
         inode, size, time = self._file
-        another = facts.st_ino != inode or facts.st_size < size or known != self._known
+        another = facts.st_ino != inode or facts.st_size < size or trials != self._trials
         rewritten = facts.st_size == size and facts.st_mtime_ns != time
         file.seek(self._offset - len(self._last))
         if another or rewritten or file.read(len(self._last)) != self._last:
             self._forget()
             file.seek(0)
-        self._known, self._file = known, (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        self._trials, self._file = trials, (facts.st_ino, facts.st_size, facts.st_mtime_ns)
 
     def _add(self, line: bytes) -> None:
         if line.strip():
-            self._add_row(line.decode(), f"line {self._lines + 1}: ")
+            row = parse_row(line, self._trials)
+            self._columns[row["algorithm"], row["seed"]].add(row["round"], *measured(row))
         self._lines += line.endswith(b"\n")
         self._offset += len(line)
         self._last = line
-
-    def _add_row(self, line: str, where: str) -> None:
-        path, (names, seeds) = self.path, self._known
-        row = parsed(path, line, where)
-        if not isinstance(row, dict):
-            raise broken(path, f"{where}must hold an object")
-        name, seed, t = row.get("algorithm"), row.get("seed"), row.get("round")
-        if not isinstance(name, str) or name not in names:
-            raise broken(path, f"{where}algorithm {name!r} is not in {RunFile.EXPERIMENT}")
-        if not is_whole(seed) or seed not in seeds:
-            raise broken(path, f"{where}seed {seed!r} is not in {RunFile.EXPERIMENT}")
-        if not is_whole(t) or not 0 <= t < 2**53:
-            raise broken(path, f"{where}round must be a whole number >= 0, got {t!r}")
-        values = {metric: _value(path, where, metric, row.get(metric)) for metric in METRICS}
-        more = row.keys() - KNOWN
-        values |= {key: float(row[key]) for key in sorted(more) if is_number(row[key])}
-        lists = {key: _list(path, where, key, row.get(key)) for key in LISTS}
-        self._trials.setdefault((name, seed), Trial()).add(t, values, lists)
-
-
-KNOWN = {*METRICS, *LISTS, *KEYS}
-
-
-def _value(path: Path, where: str, metric: str, value: Any) -> float:
-    if type(value) is float and value - value == 0:  # the usual case, of millions: finite
-        return value
-    if value is None:
-        return math.nan
-    if not is_number(value, finite=False):
-        raise broken(path, f"{where}{metric} must be a number or null, got {value!r}")
-    return float(value) if is_number(value) else math.nan
-
-
-def _list(path: Path, where: str, metric: str, values: Any) -> list[float]:
-    if values is None:
-        return []
-    if not isinstance(values, list):
-        raise broken(path, f"{where}{metric} must be a list of numbers or null, got {values!r}")
-    return [_value(path, where, metric, value) for value in values]

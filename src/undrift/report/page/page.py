@@ -1,4 +1,4 @@
-"""Page: one self-contained HTML file with the table, interactive curves and the settings."""
+"""Assembles the page: tables, interactive plots and settings in one HTML file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from undrift.report.panels import panel_data
-from undrift.report.parts import render_parts
+from undrift.report.page.panels import panel_data
+from undrift.report.page.parts import render_parts
 from undrift.report.read import Run
-from undrift.report.summary import Row
+from undrift.report.summary import SummaryRow
 
 SCRIPTS = ("theme.js", "curves.js", "charts.js", "controls.js")
-"""what draws the page, in this order; the report and the live page each add how they get data"""
+"""scripts of the report and of the live page, in this order; each adds one that gets the data"""
 
 
-def render_page(run: Run, rows: Sequence[Row], beside: Sequence[Path] = ()) -> str:
-    """The page as text, with links to files beside it. All that comes from runs is escaped."""
+def render_page(run: Run, rows: Sequence[SummaryRow], beside: Sequence[Path] = ()) -> str:
+    """The page, with links to the files beside it. Everything that comes from runs is escaped."""
     parts = render_parts(run, rows)
     return fill(
         asset("page.html"),
@@ -38,29 +38,29 @@ def render_page(run: Run, rows: Sequence[Row], beside: Sequence[Path] = ()) -> s
 
 
 def fill(template: str, parts: Mapping[str, str]) -> str:
-    """Put each part in its place, in one pass: brackets inside a part are left alone."""
+    """Replace each [[name]] by its part, in one pass: brackets inside a part are kept."""
     return re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)
 
 
 def asset(name: str) -> str:
-    """The text of a file of this package."""
-    return files("undrift.report").joinpath(name).read_text(encoding="utf-8")
+    """The text of a file in this package."""
+    return files("undrift.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def script(*texts: str) -> str:
-    """Scripts as one, whose names no other script sees."""
+    """Scripts in one function scope, so that their names are not global."""
     return '"use strict";\n(() => {\n' + "\n".join(texts) + "})();\n"
 
 
 def plotly() -> str:
-    """The script that plots."""
+    """The source of plotly.js."""
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
 
 
 def _script_json(value: Any) -> str:
-    """JSON that cannot end the script element which holds it."""
+    """JSON for a script element: without characters that could end it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

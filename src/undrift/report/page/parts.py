@@ -1,5 +1,4 @@
-"""Parts: the texts, tables and empty plots of the page, as HTML. All that comes from runs is
-escaped."""
+"""Texts, tables and empty plots of the page as HTML. Everything that comes from runs is escaped."""
 
 from __future__ import annotations
 
@@ -8,10 +7,10 @@ from html import escape
 from typing import Any
 
 from undrift.report.notes import BEST, footnote, seed_note
-from undrift.report.plots import plot_sections
+from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
-from undrift.report.summary import Row
+from undrift.report.summary import SummaryRow
 from undrift.report.tables import ALGORITHM, NONE, NOTES, seed_columns, table_columns
 from undrift.report.units import brief, percent, prefix
 
@@ -36,8 +35,8 @@ _SETTINGS = {
 _SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format", "groups"}
 
 
-def render_parts(run: Run, rows: Sequence[Row]) -> dict[str, str]:
-    """The parts by the names they have in view.html."""
+def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
+    """Name in view.html → HTML."""
     return {
         "title": escape(run.name),
         "facts": _facts(run),
@@ -52,7 +51,7 @@ def render_parts(run: Run, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _facts(run: Run) -> str:
-    """What all runs have in common."""
+    """The main settings that all runs share."""
     said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
@@ -62,13 +61,13 @@ def _facts(run: Run) -> str:
     return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
 
 
-def _leads(run: Run, rows: Sequence[Row]) -> list[str]:
+def _leads(run: Run, rows: Sequence[SummaryRow]) -> list[str]:
     """The result in a sentence or two, for each problem."""
     problems = dict.fromkeys(arm.problem for arm in run.arms)
     return [_lead(run, [row for row in rows if row.arm.problem == one]) for one in problems]
 
 
-def _lead(run: Run, rows: Sequence[Row]) -> str:
+def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
     leader = next((row for row in rows if row.leads and row.final), None)
     if leader is None or leader.final is None:
         runs = ", ".join(dict.fromkeys(row.arm.run for row in rows))
@@ -92,8 +91,8 @@ def _lead(run: Run, rows: Sequence[Row]) -> str:
     return text + "." + _cheapest(run, rows)
 
 
-def _place(rows: Sequence[Row], score: Score) -> str:
-    """How the leader does among the others; those that are still under way may yet end better."""
+def _place(rows: Sequence[SummaryRow], score: Score) -> str:
+    """The words before the leader's result; unfinished algorithms may still overtake it."""
     if len(rows) == 1:
         return "at"
     those = " of those that have finished" if any(row.unfinished for row in rows) else ""
@@ -101,13 +100,13 @@ def _place(rows: Sequence[Row], score: Score) -> str:
 
 
 def _progress(run: Run) -> str:
-    """A warning if a run has not come to its end."""
+    """A sentence on the progress of a run that is not finished."""
     if run.finished:
         return ""
     return f"{escape(run.name)} has done {run.done} of {run.rounds} rounds so far."
 
 
-def _cheapest(run: Run, rows: Sequence[Row]) -> str:
+def _cheapest(run: Run, rows: Sequence[SummaryRow]) -> str:
     if run.target is None:
         return ""
     there = [row for row in rows if row.bytes_to is not None and row.reached == row.seeds]
@@ -120,7 +119,7 @@ def _cheapest(run: Run, rows: Sequence[Row]) -> str:
     return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
 
 
-def _table(columns: Mapping[str, list[str]], rows: Sequence[Row], note: str) -> str:
+def _table(columns: Mapping[str, list[str]], rows: Sequence[SummaryRow], note: str) -> str:
     if not columns:
         return ""
     kinds = ['class="text"' if head in (ALGORITHM, NOTES) else "" for head in columns]
@@ -144,7 +143,7 @@ def _table(columns: Mapping[str, list[str]], rows: Sequence[Row], note: str) -> 
 
 
 def _heading(text: str) -> str:
-    """Escaped, and broken neither inside "80 %" nor inside a unit."""
+    """Escaped, without a line break inside "80 %"."""
     return escape(text).replace(" %", "&nbsp;%")
 
 
@@ -168,7 +167,7 @@ def _command(run: Run) -> str:
 
 
 def _settings(run: Run) -> str:
-    """The settings: one column where all runs agree, one for each run where they do not."""
+    """Rows of the settings: one cell where all runs agree, else one per run."""
     keys = dict.fromkeys(key for one in run.members for key in one.experiment)
     extra = [key for key in keys if key not in _SETTINGS and key not in _SHOWN_ELSEWHERE]
     names = _SETTINGS | {key: key.replace("_", " ").capitalize() for key in extra}

@@ -1,4 +1,4 @@
-"""Panels: the data behind the interactive plots of the page."""
+"""The data of the page's interactive plots."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from undrift.later import NDArray, np
-from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODELS, QUANTITIES
-from undrift.report.figures import MOST_CLIENTS, x_axis
+from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODEL_TITLES, QUANTITIES
+from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
-from undrift.report.rows import Floats
+from undrift.runs.columns import Floats
 
 MOST_POINTS = 500
-"""points that an interactive curve has at most; longer runs are thinned evenly"""
+"""most points per curve; longer runs are thinned evenly"""
 
 MOST_COLUMNS = 200
-"""rounds that a plot of lists of values has at most"""
+"""most rounds in a plot of lists of values"""
 
 
 def panel_data(run: Run) -> dict[str, Any]:
-    """All that the page's script draws from; values are rounded to six digits."""
-    shown = [x for x in AXES if x == "round" or run.recorded(x)]  # rounds even of no curves
-    axes = {x: x_axis(run, x) for x in shown}
+    """All data that the scripts draw, rounded to six digits."""
+    shown = [x for x in AXES if x == "round" or run.recorded(x)]  # the page needs one axis
+    axes = {x: x_axis(x, run.largest(x)) for x in shown}
     recorded = [metric for metric in METRICS if run.recorded(metric)]
     scales = {metric: QUANTITIES[metric].factor for metric in recorded}
     scales |= {x: 1 / unit for x, (unit, _) in axes.items()}
@@ -74,7 +74,7 @@ def _arm(arm: Arm, style: Ink, scales: Mapping[str, float], axes: Iterable[str])
 
 
 def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
-    """Lists of values: one line for each place in the list, and the x-axes they share."""
+    """Lists of values: one line per position in the list, and their shared x-axes."""
     keep = _thin(arm.shared_rounds.size, MOST_COLUMNS)
     found = {name: arm.sheet(name) for name in LISTS}
     lines = {
@@ -87,7 +87,7 @@ def _sheets(arm: Arm, axes: Mapping[str, float]) -> dict[str, Any]:
 
 
 def group_names(arm: Arm) -> list[str]:
-    """What to call the parameter groups that FedGLAD told apart."""
+    """Names of the parameter groups that FedGLAD distinguishes."""
     sheets = [arm.sheet(name) for name in BY_GROUP.values()]
     count = max((sheet.shape[1] for sheet in sheets if sheet is not None), default=0)
     if count == len(arm.groups):
@@ -96,7 +96,7 @@ def group_names(arm: Arm) -> list[str]:
 
 
 def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
-    """The choices above the plots; one with a single option is left out."""
+    """The switches above the plots, without those that have a single option."""
     groups: list[tuple[str, str, list[tuple[str, str]]]] = [
         ("x", "x-axis", [(x, QUANTITIES[x].title) for x in axes]),
         (
@@ -104,7 +104,7 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
             "Model",
             [
                 ("deployed", "Deployed"),
-                *((m, name) for m, name in MODELS.items() if run.recorded(f"{m}_loss")),
+                *((m, name) for m, name in MODEL_TITLES.items() if run.recorded(f"{m}_loss")),
             ],
         ),
         (
@@ -139,7 +139,7 @@ def _thin(points: int, most: int) -> NDArray[np.int64]:
 
 
 def _numbers(values: Floats | Sequence[float], digits: int = 6) -> list[float | int | None]:
-    """Values for JSON: no more digits than a plot shows, null for no value."""
+    """Values for JSON: rounded, and null for no value."""
 
     def number(value: float) -> float | int | None:
         if not math.isfinite(value):
