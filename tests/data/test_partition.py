@@ -324,7 +324,11 @@ LABELS = np.arange(10) % 3
         (Shards(6, 2), LABELS, "use at most 5 clients"),
         (Natural(), LABELS, "these data have no owners"),
         (Pachinko(2), LABELS, "these data have no coarse labels"),
-        (Dirichlet(2, 0.3), LABELS / 2, r"the labels are float64 of shape \(10,\); use plain IID"),
+        (
+            Dirichlet(2, 0.3),
+            LABELS / 2,
+            r"the labels are float64 of shape \(10,\); use IID\(clients=2\)",
+        ),
         (Shards(2), np.zeros((10, 4), dtype=int), r"of shape \(10, 4\)"),
     ],
 )
