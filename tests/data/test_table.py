@@ -60,7 +60,7 @@ def test_a_table_says_what_became_of_it(file: Path) -> None:
     assert source.note == (
         "patients.csv: 6 columns, 2 of them text (one-hot, 3 categories), 1 true or false "
         "(1 or 0), 3 standardised, 1 the same in all training rows (0); "
-        "target cost is a number, clients by hospital (5)"
+        "target cost is a number, not scaled, clients by hospital (5)"
     )
     assert source.inputs.shape == (45, 7)
     assert source.targets.dtype == torch.float32

@@ -142,7 +142,11 @@ def from_table(
     source = from_arrays(x, y, train.owners, test=(x2, y2), **options)
     said = [f"{Path(path).name}: {describe(columns, train.features, held.features, scale)}"]
     number = source.targets.is_floating_point()
-    kind = "is a number" if number else f"is one of {count(source.classes, 'class', 'classes')}"
+    kind = (
+        "is a number, not scaled"
+        if number
+        else f"is one of {count(source.classes, 'class', 'classes')}"
+    )
     said.append(f"target {target} {kind}")
     if train.owners is not None:
         said[-1] += f", clients by {client} ({len(np.unique(train.owners))})"
@@ -246,7 +250,8 @@ def _targets(
     both, names = np.concatenate([y, y2]), None
     if both.dtype.kind == "U":
         texts, both = np.unique(both, return_inverse=True)
-        classes, names = classes or len(texts), tuple(texts.tolist())
+        classes = classes or len(texts)
+        names = tuple(texts.tolist()) if classes == len(texts) else None
     if both.dtype.kind == "f":
         if not np.isfinite(both).all():
             raise UndriftError("targets: a value is missing or infinite")
