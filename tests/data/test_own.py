@@ -214,6 +214,8 @@ def test_csv_tables(tmp_path, name):
             r"row 2, column a: the number is missing.*\(3 of 3",
         ),
         ("a,b\n1,0\n ,0\n", {"target": "b"}, "row 3, column a: it is empty; fill it in, drop"),
+        ("a,b\n1,0.5\n2,nan\n", {"target": "b"}, "row 3, column b: the number is missing"),
+        ("a,b\n1,0\n", {"target": "b", "features": ["b"]}, "the target b cannot be one of"),
         ("a,a,b\n1,2,0\n", {"target": "b"}, "2 columns are called 'a'"),
         ("a,b\n1,0\n2,\n", {"target": "b"}, "row 3, column b: it is empty"),
         ("a,b,c\n1,0,\n", {"target": "b", "client": "c"}, "row 2, column c: it is empty"),

@@ -149,6 +149,8 @@ def test_classes(tmp_path: Path) -> None:
         assert set(source.targets.tolist()) == set(range(len(names)))
         assert source.note is not None
         assert f"target cost is one of {len(names)} classes" in source.note
+    few = write(tmp_path / "f.csv", {"x": list(range(20)), "y": [i % 11 for i in range(20)]})
+    assert Table(str(few), "y").load(0).targets.dtype == torch.float32
     many = write(tmp_path / "m.csv", {"x": list(range(101)), "y": list(range(5, 106))})
     assert Table(str(many), "y").load(0).targets.dtype == torch.float32
     assert from_table(many, target="y", classes=106).classes == 106
@@ -183,6 +185,16 @@ def test_what_columns_are_refused(
     with pytest.raises(UndriftError, match=said) as error:
         Table(str(path), "cost").load(0)
     assert "features=[...]" in str(error.value)
+
+
+def test_columns_longer_than_a_block(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(str(file), "cost", client="hospital")
+    whole = table.load(0)
+    monkeypatch.setattr("undrift.data.files.tables.BLOCK", 7)
+    assert same(from_table(file, target="cost", client="hospital"), whole)
+    write(file, patients(age=[*range(40), *["old"] * 20]))
+    with pytest.raises(UndriftError, match="row 42, column age: 'old' is not a number"):
+        table.load(0)
 
 
 def test_paths_in_place_of_names(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from undrift.config import UndriftError
-from undrift.data.files.tables import WITHOUT
+from undrift.data.files.tables import WITHOUT, Columns
 
 FEW = 100
-"""Different values up to which whole numbers are classes, and texts always categories."""
+"""Different values up to which texts are always categories, and whole numbers may be classes."""
 
 MOST = 1000
 """Categories of a column, at most: each is an input."""
@@ -80,37 +80,42 @@ def encode(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> np.nda
 def whole_classes(targets: np.ndarray) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Targets that are whole numbers: classes in their order if few differ, else floats."""
     values, places = np.unique(targets, return_inverse=True)
-    if len(values) > FEW:
+    if len(values) > FEW or 2 * len(values) > len(targets):
         return targets.astype(np.float64), None
     return places, tuple(map(str, values.tolist()))
 
 
-def describe(
-    columns: Sequence[Column],
-    train: Mapping[str, np.ndarray],
-    test: Mapping[str, np.ndarray],
-    scale: bool,
-) -> str:
+def describe(columns: Sequence[Column], train: Columns, test: Columns, scale: bool) -> str:
     """What became of the columns, in words."""
     texts = [column for column in columns if column.categories]
-    flags = sum(cells.dtype.kind == "b" for cells in train.values())
+    flags = sum(cells.dtype.kind == "b" for cells in train.features.values())
     numbers = len(columns) - len(texts) - flags
     constant = sum(column.sd == 0 for column in columns)
-    said = [count(len(columns), "column")]
+    said = [_count(len(columns), "column")]
     if texts:
-        width = count(sum(column.width for column in texts), "category", "categories")
+        width = _count(sum(column.width for column in texts), "category", "categories")
         said.append(f"{len(texts)} of them text (one-hot, {width})")
     said += [f"{flags} true or false (1 or 0)"] if flags else []
     if numbers:
-        said.append(f"{numbers} standardised" if scale else f"{count(numbers, 'number')} unscaled")
+        said.append(f"{numbers} standardised" if scale else f"{_count(numbers, 'number')} unscaled")
     said += [f"{constant} the same in all training rows (0)"] if constant else []
-    unknown = sum(len({*test[one.name]}.difference(one.categories)) for one in texts)
+    unknown = sum(len({*test.features[one.name]}.difference(one.categories)) for one in texts)
     if unknown:
-        new = count(unknown, "category", "categories")
+        new = _count(unknown, "category", "categories")
         said.append(f"{new} only in test rows (all zeros)")
     return ", ".join(said)
 
 
-def count(number: int, one: str, several: str = "") -> str:
+def describe_targets(target: str, classes: int | None, client: str | None, train: Columns) -> str:
+    """What is predicted, and who the clients are, in words."""
+    kind = "a number, not scaled"
+    if classes is not None:
+        kind = f"one of {_count(classes, 'class', 'classes')}"
+    if train.owners is None:
+        return f"target {target} is {kind}"
+    return f"target {target} is {kind}, clients by {client} ({len(np.unique(train.owners))})"
+
+
+def _count(number: int, one: str, several: str = "") -> str:
     """`1 column`, `2 columns`."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"

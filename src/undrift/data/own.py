@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from undrift.config import UndriftError
-from undrift.data.encoding import Column, count, describe, encode, whole_classes
+from undrift.data.encoding import Column, describe, describe_targets, encode, whole_classes
 from undrift.data.federated import Transform
 from undrift.data.files.tables import read_table
 from undrift.data.partition.split import training_mask
@@ -116,8 +116,9 @@ def from_table(
 ) -> Source:
     """Samples from the rows of a table: CSV with a header, gzipped or not, or Parquet.
 
-    target    column of the targets; whole numbers of which at most 100 differ are classes, in
-              their order, and others values to predict, unless `classes` is given
+    target    column of the targets; whole numbers are classes in their order if at most 100, and
+              at most half as many as rows, differ, else values to predict; with `classes`, they
+              are classes from 0
     client    column of the client ids
     features  columns of the inputs; by default all but `target` and `client`
     test      a share of the rows, or the path of another table with the same columns
@@ -140,21 +141,16 @@ def from_table(
         both, names = whole_classes(np.concatenate([y, y2]))
         y, y2 = both[: len(y)], both[len(y) :]
     source = from_arrays(x, y, train.owners, test=(x2, y2), **options)
-    said = [f"{Path(path).name}: {describe(columns, train.features, held.features, scale)}"]
-    number = source.targets.is_floating_point()
-    kind = (
-        "is a number, not scaled"
-        if number
-        else f"is one of {count(source.classes, 'class', 'classes')}"
+    classes = None if source.targets.is_floating_point() else source.classes
+    note = (
+        f"{Path(path).name}: {describe(columns, train, held, scale)}; "
+        f"{describe_targets(target, classes, client, train)}"
     )
-    said.append(f"target {target} {kind}")
-    if train.owners is not None:
-        said[-1] += f", clients by {client} ({len(np.unique(train.owners))})"
     return replace(
         source,
         class_names=names or source.class_names,
         normalisation=tuple(columns),
-        note="; ".join(said),
+        note=note,
     )
 
 

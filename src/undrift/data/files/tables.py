@@ -67,12 +67,11 @@ def read_table(
             owners += [row[header.index(client)] for row in block] if client else []
     if not labels:
         raise UndriftError(f"{path}: the table has no rows")
-    for special, column in ((target, labels), (client, owners)):
-        if "" in column:
-            where = f"row {column.index('') + 2}, column {special}"
-            raise UndriftError(f"{path}, {where}: it is empty")
-    found = {name: _csv_column(path, name, some) for name, some in blocks.items()}
-    return Columns(found, _labels(labels), np.array(owners) if client else None)
+    return Columns(
+        {name: _csv_column(path, name, some) for name, some in blocks.items()},
+        _special(path, target, _labels(labels), first=2),
+        _special(path, client, np.array(owners), first=2) if client else None,
+    )
 
 
 def column_names(path: Path) -> list[str]:
@@ -108,6 +107,8 @@ def _chosen(
             raise UndriftError(f"{path}: {header.count(name)} columns are called {name!r}")
     if not wanted:
         raise UndriftError(f"{path}: no column is left for features")
+    if target in wanted:
+        raise UndriftError(f"{path}: the target {target} cannot be one of the features")
     return list(wanted)
 
 
@@ -145,21 +146,12 @@ def _is_number(cell: Any) -> bool:
 
 def _feature(path: Path, name: str, cells: np.ndarray, first: int) -> np.ndarray:
     """Numbers, booleans or texts without gaps; `first` is the number of the first row."""
-
-    def refuse(wrong: np.ndarray, what: str) -> None:
-        if wrong.any():
-            where = f"{path}, row {int(wrong.argmax()) + first}, column {name}"
-            some = f" ({wrong.sum()} of {len(wrong)} rows)" if wrong.sum() > 1 else ""
-            raise UndriftError(f"{where}: {what}{some}; fill it in, drop the row, {WITHOUT}")
-
+    _refuse_gaps(path, name, cells, first, f"fill it in, drop the row, {WITHOUT}")
     if cells.dtype.kind == "b":
         return cells
     if cells.dtype.kind in "iuf":
-        refuse(~np.isfinite(cells), "the number is missing or infinite")
         return cells.astype(np.float64)
     texts = cells.astype(object)
-    gaps = [one is None or (isinstance(one, str) and not one.strip()) for one in texts]
-    refuse(np.array(gaps), "it is empty")
     if strange := {type(one) for one in texts} - {str, float}:
         kind = cells.dtype if cells.dtype.kind != "O" else strange.pop().__name__
         raise UndriftError(
@@ -168,6 +160,25 @@ def _feature(path: Path, name: str, cells: np.ndarray, first: int) -> np.ndarray
     if {str(one).lower() for one in set(texts)} <= {"true", "false"}:
         return np.array([one.lower() == "true" for one in texts])
     return texts
+
+
+def _refuse_gaps(path: Path, name: str, cells: np.ndarray, first: int, advice: str) -> None:
+    """Refuse cells that are empty, and numbers that are not finite."""
+    if cells.dtype.kind in "biuf":
+        wrong, what = ~np.isfinite(cells), "the number is missing or infinite"
+    else:
+        wrong = np.array([one is None or one == "" or str(one).isspace() for one in cells])
+        what = "it is empty"
+    if wrong.any():
+        where = f"{path}, row {int(wrong.argmax()) + first}, column {name}"
+        some = f" ({wrong.sum()} of {len(wrong)} rows)" if wrong.sum() > 1 else ""
+        raise UndriftError(f"{where}: {what}{some}; {advice}")
+
+
+def _special(path: Path, name: str, cells: np.ndarray, first: int) -> np.ndarray:
+    """Targets or client ids, without gaps."""
+    _refuse_gaps(path, name, cells, first, "fill it in, or drop the row")
+    return cells.astype(str) if cells.dtype.kind == "O" else cells
 
 
 def _labels(cells: list[str]) -> np.ndarray:
@@ -197,13 +208,8 @@ def _parquet(
         columns: dict[str, Any] = {name: np.asarray(table[name].to_numpy()) for name in names}
         if not len(columns[target]):
             raise UndriftError(f"{path}: the table has no rows")
-        for name in (target, *([client] if client else [])):
-            empty = [i for i, value in enumerate(columns[name].tolist()) if value is None]
-            if empty:
-                raise UndriftError(f"{path}, row {empty[0] + 1}, column {name}: it is empty")
-        found = {name: _feature(path, name, columns[name], first=1) for name in wanted}
-    return Columns(found, _text(columns[target]), _text(columns[client]) if client else None)
-
-
-def _text(column: np.ndarray) -> np.ndarray:
-    return column.astype(str) if column.dtype.kind == "O" else column
+        return Columns(
+            {name: _feature(path, name, columns[name], first=1) for name in wanted},
+            _special(path, target, columns[target], first=1),
+            _special(path, client, columns[client], first=1) if client else None,
+        )

@@ -18,8 +18,8 @@ class Table(Config):
     """Your own table: CSV with a header, gzipped or not, or Parquet; every row is a sample.
 
     path      relative to the current folder
-    target    column to predict: texts are classes, and whole numbers of which at most 100 differ;
-              other numbers are values to predict
+    target    column to predict: texts are classes, and whole numbers if at most 100, and at most
+              half as many as rows, differ; other numbers are values to predict
     client    column of the clients, for the partition `Natural()`
     features  columns of the inputs; by default all others
     test      share of the rows to test on, of each client's, the same for every seed; or the path
