@@ -100,6 +100,30 @@ def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFix
     assert runs[0][3]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
 
 
+def test_your_own_table_from_file_to_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i % 7},{'mf'[i % 2]},{'abc'[i % 3]},H{i % 6:02}" for i in range(120)]
+    Path("x.csv").write_text("\n".join(["age,sex,y,c", *rows]), encoding="utf-8")
+    flags = ["--data", "x.csv", "--target-column", "y", "--client-column", "c"]
+    compare("fedavg", *flags, "--rounds", "2", "--seeds", "1", "--json", "--out", "run")
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert events[1]["note"] == (
+        "x.csv: 2 columns, 1 of them text (one-hot, 2 categories), 1 standardised; "
+        "target y is one of 3 classes, clients by c (6)"
+    )
+    assert events[-1]["event"] == "report"
+    experiment = stored_experiment(tmp_path / "run")
+    assert repr(experiment.data) == "Table(path='x.csv', target='y', client='c')"
+    assert repr(experiment.partition) == "Natural()"
+    rows[0] = "99,m,a,H00"
+    Path("x.csv").write_text("\n".join(["age,sex,y,c", *rows]), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["resume", "run"])
+    assert "the data are not those that run began with" in capsys.readouterr().err
+
+
 def test_algorithms_see_the_same_cohorts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,7 +147,8 @@ def test_algorithms_see_the_same_cohorts(
             ["fedavg", "--partition", "Dirichlet(clients=100)"],
             "alpha must be given; write Dirichlet(clients=..., alpha=...)",
         ),
-        (["fedavg", "--data", "pat.csv"], "from_table(FILE, target=COLUMN)"),
+        (["fedavg", "--data", "pat.csv"], "pat.csv: No such file"),
+        (["fedavg", "--target-column", "cost"], "--target-column cost: it goes with the path of"),
         (["fedavg", "--data", "./data/mine"], "'./data/mine' is a file"),
         (["fedavg", "--sampler", "Uniform(101)"], "use at most 100 clients per round"),
         (["fedavg", "--partition", "IID(clients=5000)"], "use at most 1437 clients"),

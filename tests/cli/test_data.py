@@ -150,6 +150,31 @@ def test_fetch_and_show(
     assert "██████" in capsys.readouterr().out
 
 
+def test_an_own_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{'ab'[i % 2]},{i / 4},{i % 3}" for i in range(40)]
+    Path("t.csv").write_text("\n".join(["x,kind,cost,who", *rows]), encoding="utf-8")
+    data("show", "t.csv", "--target-column", "kind", "--client-column", "who", "--json")
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["note"].endswith("target kind is one of 2 classes, clients by who (3)")
+    assert [sum(row) for row in facts["samples_by_class"]] == [20, 20]
+    data("show", "t.csv", "--target-column", "kind")
+    assert " a     " in capsys.readouterr().out
+    data("show", "t.csv", "--target-column", "cost")
+    shown = capsys.readouterr().out
+    assert "numbers from 0 to 9.75" in shown
+    assert "class" not in shown
+
+
+def test_nothing_is_downloaded_to_show_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(
+        UndriftError, match=r"it has no gzip.zip, nor has its folder emnist; it has"
+    ):
+        data("show", "emnist-letters", "--data-dir", str(tmp_path))
+
+
 def test_mistakes() -> None:
     for arguments, says in (
         (["fetch"], "name at least one data set"),

@@ -65,6 +65,20 @@ def test_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert path.stat().st_size > 5000
 
 
+def test_clients_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{i / 4},H{i % 3 * i % 2}" for i in range(30)]
+    Path("t.csv").write_text("\n".join(["x,y,who", *rows]), encoding="utf-8")
+    table = ("--data", "t.csv", "--target-column", "y", "--client-column", "who")
+    facts = shown(capsys, *table)
+    assert facts["partition"] == "Natural()"
+    assert facts["samples_of"] == {"H0": 20, "H1": 4}
+    show(*table)
+    assert "the smallest client is H1, the largest H0" in capsys.readouterr().out
+
+
 def test_data_from_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "stackoverflow").mkdir()
     sentences = [("a", "train"), ("b", "train"), ("c", "test")]

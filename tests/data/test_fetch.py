@@ -210,6 +210,20 @@ def test_files_in_a_named_folder_are_used_with_one_notice(
     assert server.asked == []
 
 
+def test_nothing_is_downloaded_into_a_folder_to_look_in(server: Server, tmp_path: Path) -> None:
+    fetch.use_data_dir(tmp_path / "own")
+    with pytest.raises(UndriftError, match=r"own: there is no such folder; .* numbers.bin"):
+        fetch.locate("toy", [file(server)])
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "letters.bin").touch()
+    with pytest.raises(UndriftError, match=r"own: it has no numbers.bin, .* it has letters.bin\."):
+        fetch.locate("toy", [file(server)])
+    assert server.asked == []
+    assert left() == ["letters.bin"]
+    fetch.use_data_dir(tmp_path / "own", download=True)
+    assert get(file(server)) == CONTENT
+
+
 def test_where_files_are_looked_for(server: Server, tmp_path: Path) -> None:
     fetch.use_data_dir(tmp_path)
     for folder in ("", "other", "toy"):

@@ -182,10 +182,10 @@ def write_table(path, rows=50):
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
 def test_csv_tables(tmp_path, name):
     path = write_table(tmp_path / name)
-    source = from_table(path, target="label", client="user")
+    source = from_table(path, target="label", client="user", scale=False)
     assert same(source, from_arrays(X[:, :2].astype(np.float32), Y, USERS))
     assert (source.client_ids == from_arrays(X, Y, USERS).client_ids).all()
-    one = from_table(str(path), target="label", features=["height"], test=0)
+    one = from_table(str(path), target="label", features=["height"], test=0, scale=False)
     assert one.client_ids is None
     assert one.inputs[:, 0].tolist() == pytest.approx(X[:, 1].tolist(), rel=1e-6)
     value = from_table(path, target="age", features=["height"])
@@ -203,12 +203,19 @@ def test_csv_tables(tmp_path, name):
         (
             "a,b\n1,2\nx,3\n",
             {"target": "b"},
-            "row 3, column a: 'x' is not a number; list the numeric columns",
+            "row 3, column a: 'x' is not a number, but most of the column are",
         ),
         ("a,b\n", {"target": "b"}, "the table has no rows"),
         ("b\n1\n", {"target": "b"}, "no column is left for features"),
         ("", {"target": "b"}, "no column is called 'b'"),
-        ("a,b\n" + "nan,1\n" * 3, {"target": "b"}, "sample 0 has a value that is missing"),
+        (
+            "a,b\n" + "nan,1\n" * 3,
+            {"target": "b"},
+            r"row 2, column a: the number is missing.*\(3 of 3",
+        ),
+        ("a,b\n1,0\n ,0\n", {"target": "b"}, "row 3, column a: it is empty; fill it in, drop"),
+        ("a,b\n1,0.5\n2,nan\n", {"target": "b"}, "row 3, column b: the number is missing"),
+        ("a,b\n1,0\n", {"target": "b", "features": ["b"]}, "the target b cannot be one of"),
         ("a,a,b\n1,2,0\n", {"target": "b"}, "2 columns are called 'a'"),
         ("a,b\n1,0\n2,\n", {"target": "b"}, "row 3, column b: it is empty"),
         ("a,b,c\n1,0,\n", {"target": "b", "client": "c"}, "row 2, column c: it is empty"),
@@ -240,11 +247,16 @@ def test_parquet_tables(tmp_path, monkeypatch, package):
     path = write_parquet(tmp_path / "t.parquet")
     if package != "polars":
         monkeypatch.setitem(sys.modules, "polars", None)
-    source = from_table(path, target="label", client="user")
+    source = from_table(path, target="label", client="user", scale=False)
     assert same(source, from_arrays(X[:, :2].astype(np.float32), Y, USERS))
     assert set(source.client_ids) == set(USERS)
-    with pytest.raises(UndriftError, match=r"column user: .* is not a number"):
-        from_table(path, target="label")
+    assert from_table(path, target="label").inputs.shape == (40, 7)  # users are categories
+    dates = write_parquet(tmp_path / "dates.parquet", age=np.arange(50).astype("M8[D]"))
+    with pytest.raises(UndriftError, match=r"column age: .* is neither a number nor a text"):
+        from_table(dates, target="label")
+    gaps = write_parquet(tmp_path / "gaps.parquet", age=[*X[:-1, 0], None])
+    with pytest.raises(UndriftError, match=r"row 50, column age: the number is missing"):
+        from_table(gaps, target="label")
     holes = write_parquet(tmp_path / "holes.parquet", user=[None, *USERS[1:]])
     with pytest.raises(UndriftError, match=r"row 1, column user: it is empty"):
         from_table(holes, target="label", client="user")

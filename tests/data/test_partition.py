@@ -1,5 +1,8 @@
 """Partitions: nobody shares a sample, nobody goes without, and the shares are as described."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -275,6 +278,25 @@ def test_held_out_refuses(count):
         held_out([np.array([0])] * 3, rng(0), count=count)
 
 
+def test_clients_keep_their_names():
+    x, y = torch.zeros(8, 2), torch.zeros(8, dtype=torch.long)
+    owners = np.array(["H07", "H01", "H10", "H02"] * 2)
+    source = Source(x, y, x, y, classes=1, client_ids=owners, note="as it was")
+    data = federate(source, Natural(), seed=0)
+    assert data.client_names == ("H01", "H02", "H07", "H10")
+    assert data.note == "as it was"
+    assert data.to("cpu").client_names == data.client_names
+    for seed in range(5):
+        some = federate(source, Natural(), seed, validation=2)
+        assert len(some.client_names) == 2
+        for i, name in enumerate(some.client_names):
+            assert set(owners[some.rows(i)]) == {name}
+        assert set(owners[some.held_out]).isdisjoint(some.client_names)
+    assert federate(source, IID(2), seed=0).client_names is None
+    numbers = Source(x, y, x, y, classes=1, client_ids=np.arange(8)[::-1] + 5)
+    assert federate(numbers, Natural(), seed=0).client_names[:2] == ("5", "6")
+
+
 def test_federate():
     data = federate(Digits(), Dirichlet(10, 0.3), seed=3)
     assert len(data) == 10
@@ -324,7 +346,11 @@ LABELS = np.arange(10) % 3
         (Shards(6, 2), LABELS, "use at most 5 clients"),
         (Natural(), LABELS, "these data have no owners"),
         (Pachinko(2), LABELS, "these data have no coarse labels"),
-        (Dirichlet(2, 0.3), LABELS / 2, r"the labels are float64 of shape \(10,\); use plain IID"),
+        (
+            Dirichlet(2, 0.3),
+            LABELS / 2,
+            r"the labels are float64 of shape \(10,\); use IID\(clients=2\)",
+        ),
         (Shards(2), np.zeros((10, 4), dtype=int), r"of shape \(10, 4\)"),
     ],
 )
@@ -373,3 +399,20 @@ def test_federated_data_in_a_line():
     assert repr(even).startswith("FederatedData(20 clients with 71 samples, inputs")
     nobody = FederatedData.split(([[1.0]], [0]), ([[1.0]], [0]), [])
     assert repr(nobody).startswith("FederatedData(0 clients with no samples, inputs")
+
+
+def test_federated_data_in_a_notebook():
+    made = federate(Digits(), Dirichlet(clients=20, alpha=0.1), seed=0, validation=2)
+    page = replace(made, note="<script>")._repr_html_()
+    cells = re.findall("<t[hd][^>]*>([^<]*)</t[hd]>", page)
+    assert dict(zip(cells[::2], cells[1::2], strict=True)) == {
+        "clients": "18",
+        "samples per client (min, median, max)": "71, 71, 71",
+        "inputs": "float32 of shape (64,)",
+        "classes": "10",
+        "validation samples": "142",
+        "test samples": "360",
+    }
+    assert "<p>&lt;script&gt;</p>" in page
+    nobody = FederatedData.split(([[1.0]], [0.5]), ([[1.0]], [0.5]), [])
+    assert "classes" not in nobody._repr_html_()

@@ -12,6 +12,8 @@ from cyclopts import Parameter
 from undrift.cli.running import Options, run
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
+from undrift.data.partition.partitions import default_partition
+from undrift.data.sources import dataset
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.settings import read_change
 from undrift.training.work import Local
@@ -22,7 +24,9 @@ def compare(
         str, Parameter(help="Algorithms, such as fedavg or 'AdaBest(mu=0.02)'.")
     ],
     data: str = "digits",
-    partition: str = "Dirichlet(clients=100, alpha=0.1)",
+    target_column: str | None = None,
+    client_column: str | None = None,
+    partition: str | None = None,
     model: str = "mlp",
     loss: str | None = None,
     sampler: str = "Uniform(5)",
@@ -58,9 +62,14 @@ def compare(
     Parameters
     ----------
     data
-        Data set; `undrift list data` shows them.
+        Data set; `undrift list data` shows them. Or the path of your own CSV or Parquet file.
+    target_column
+        Column of your file to predict.
+    client_column
+        Column of your file that says whose a row is.
     partition
-        How the samples are shared out among clients; `undrift list partitions`.
+        How the samples are shared out among clients; `undrift list partitions`. With
+        --client-column Natural() if not given, else Dirichlet(clients=100, alpha=0.1).
     model
         Network; `undrift list models`.
     loss
@@ -110,6 +119,8 @@ def compare(
     if seeds < 1:
         raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")
     flags["seeds"] = tuple(range(seeds))
+    flags["data"] = dataset(data, target_column, client_column)
+    flags["partition"] = partition or default_partition(client_column)
     flags["local"] = Local(**{field.name: flags[field.name] for field in fields(Local)})
     names = [field.name for field in fields(Experiment) if field.name in flags]
     experiment = Experiment(**{name: flags[name] for name in names})

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from undrift.config import UndriftError
 from undrift.data.files import fetch as files
-from undrift.data.source import DataSet, Source
+from undrift.data.source import Source
 from undrift.data.sources import SOURCES, dataset
 from undrift.data.sources.file_set import FileSet
-from undrift.later import Tensor, np
+from undrift.later import Tensor, np, torch
 
 data_app = App(name="data", help="Show, fetch and find data sets.")
 
@@ -45,7 +45,7 @@ def list_(
     """
     files.use_data_dir(data_dir)
     rows = [
-        {"name": name, "about": _about(make), "state": _state(dataset(name))}
+        {"name": name, "about": _about(make), "state": _state(name, make)}
         for name, make in SOURCES.items()
     ]
     if json_:
@@ -74,7 +74,7 @@ def fetch(*names: str, data_dir: Path | None = None, mirror: str | None = None) 
     """
     if not names:
         raise UndriftError(f"name at least one data set; known: {', '.join(SOURCES)}")
-    files.use_data_dir(data_dir)
+    files.use_data_dir(data_dir, download=True)
     files.use_mirror(mirror)
     for name in names:
         source = dataset(name)
@@ -122,21 +122,31 @@ def where(name: str | None = None, *, data_dir: Path | None = None) -> None:
 
 @data_app.command
 def show(
-    name: str, *, data_dir: Path | None = None, json_: Annotated[bool, Parameter("--json")] = False
+    name: str,
+    *,
+    target_column: str | None = None,
+    client_column: str | None = None,
+    data_dir: Path | None = None,
+    json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:
     """Load a data set and show what is in it: counts, shapes and classes.
 
     Parameters
     ----------
     name
-        Data set, such as mnist or "EMNIST(split='letters', first=10)".
+        Data set, such as mnist or "EMNIST(split='letters', first=10)", or the path of your own CSV
+        or Parquet file.
+    target_column
+        Column of your file to predict.
+    client_column
+        Column of your file that says whose a row is.
     data_dir
         Folder to look in.
     json_
         Print JSON.
     """
     files.use_data_dir(data_dir)
-    made = dataset(name)
+    made = dataset(name, target_column, client_column)
     source = made.load(0)
     facts, counts = _facts(made, source), _counts(source)
     if json_:
@@ -147,10 +157,13 @@ def show(
     for key, value in facts.items():
         about.add_row(key.replace("_", " "), Text(str(value)))
     console.print(about)
+    if not counts:
+        return
     table = Table("class", "training", "test", "", box=SIMPLE_HEAD, pad_edge=False)
-    most = max((train for train, _ in counts), default=1) or 1
-    for label, (train, test) in enumerate(counts[:ROWS]):
-        table.add_row(str(label), str(train), str(test), "█" * round(BAR * train / most))
+    most = max(train for train, _ in counts) or 1
+    names = source.class_names or range(len(counts))
+    for label, (train, test) in zip(names, counts[:ROWS], strict=False):
+        table.add_row(Text(str(label)), str(train), str(test), "█" * round(BAR * train / most))
     console.print(table)
     if len(counts) > ROWS:
         console.print(f"and {len(counts) - ROWS:,} classes more; --json has them all")
@@ -163,15 +176,21 @@ def _facts(made: object, source: Source) -> dict[str, Any]:
         "data_set": repr(made),
         "training_samples": len(source.targets),
         "test_samples": len(source.test_targets),
-        "classes": source.classes,
         "sample": _shape(source.inputs),
         "model_input": _shape(batch),
         "transform": repr(source.transform),
     }
+    if source.targets.is_floating_point():
+        both = torch.cat([source.targets, source.test_targets])
+        facts["target"] = f"numbers from {float(both.min()):g} to {float(both.max()):g}"
+    else:
+        facts["classes"] = source.classes
     if source.client_ids is not None:
         facts["natural_clients"] = len(np.unique(source.client_ids))
     if source.coarse is not None:
         facts["coarse_classes"] = len(np.unique(source.coarse))
+    if source.note is not None:
+        facts["note"] = source.note
     return facts
 
 
@@ -180,7 +199,9 @@ def _shape(samples: Tensor) -> str:
 
 
 def _counts(source: Source) -> list[tuple[int, int]]:
-    """Training and test samples of each class."""
+    """Training and test samples of each class, if there are classes."""
+    if source.targets.is_floating_point():
+        return []
     train, test = (
         np.bincount(labels[labels >= 0].numpy().astype(np.int64), minlength=source.classes).tolist()
         for labels in (source.targets, source.test_targets)
@@ -192,8 +213,10 @@ def _about(make: Any) -> str:
     return (inspect.getdoc(make) or "").split("\n")[0]
 
 
-def _state(source: DataSet) -> str:
+def _state(name: str, make: Any) -> str:
     """Whether a data set is on disk, and how much is to be downloaded if not."""
+    other = isinstance(make, type) and not issubclass(make, FileSet)  # maybe with parameters
+    source = None if other else dataset(name)
     if not isinstance(source, FileSet):
         return "-"
     if not source.files:

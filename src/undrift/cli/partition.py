@@ -16,7 +16,7 @@ from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.data.federated import FederatedData
 from undrift.data.files.fetch import use_data_dir
-from undrift.data.partition.partitions import PARTITIONS, federate
+from undrift.data.partition.partitions import PARTITIONS, default_partition, federate
 from undrift.data.partition.saved import PartitionFile
 from undrift.data.partition.skew import hellinger, label_entropy, total_variation
 from undrift.data.sources import dataset
@@ -41,7 +41,9 @@ def show(
     *,
     data: str = "digits",
     data_dir: Path | None = None,
-    partition: str = "Dirichlet(clients=100, alpha=0.1)",
+    target_column: str | None = None,
+    client_column: str | None = None,
+    partition: str | None = None,
     seed: Whole = 0,
     save: Path | None = None,
     figure: Path | None = None,
@@ -55,11 +57,16 @@ def show(
     Parameters
     ----------
     data
-        Data set; `undrift list data` shows them.
+        Data set; `undrift list data` shows them. Or the path of your own CSV or Parquet file.
     data_dir
-        Folder that holds the data set's files, if you have them already; they are downloaded else.
+        Folder with the data set's files; without this option they are downloaded.
+    target_column
+        Column of your file to predict.
+    client_column
+        Column of your file that says whose a row is.
     partition
-        How the samples are shared out among clients; `undrift list partitions`.
+        How the samples are shared out among clients; `undrift list partitions`. With
+        --client-column Natural() if not given, else Dirichlet(clients=100, alpha=0.1).
     seed
         What the partition is drawn with; run number k of a comparison has seed k.
     save
@@ -74,7 +81,8 @@ def show(
     if figure is not None and figure.suffix not in FIGURES:
         raise UndriftError(f"--figure {figure}: must end in {', '.join(FIGURES)}")
     use_data_dir(data_dir)
-    source, how = dataset(data), parse(partition, PARTITIONS, "partition")
+    source = dataset(data, target_column, client_column)
+    how = parse(partition or default_partition(client_column), PARTITIONS, "partition")
     federated = federate(source, how, seed)
     parts = np.split(federated.order, federated.offsets[1:-1])
     about = f"{source!r}, {how!r}, seed {seed}"
@@ -103,6 +111,10 @@ def summary(federated: FederatedData) -> dict[str, Any]:
         "clients_without_samples": int((federated.sizes == 0).sum()),
         "sizes": _spread(federated.sizes),
     }
+    if federated.client_names is not None:
+        facts["samples_of"] = dict(
+            zip(federated.client_names, federated.sizes.tolist(), strict=True)
+        )
     if targets.ndim > 1 or targets.is_floating_point():
         return facts
     counts = federated.label_counts
@@ -155,6 +167,11 @@ def _print(facts: dict[str, Any], console: Console) -> None:
         if key in facts:
             table.add_row(name, *(_number(value, digits) for value in facts[key].values()))
     console.print(table)
+    if samples := facts.get("samples_of"):
+        few, many = min(samples, key=samples.__getitem__), max(samples, key=samples.__getitem__)
+        console.print(
+            f"the smallest client is {few}, the largest {many}", markup=False, soft_wrap=True
+        )
     for key in ("saved", "figure"):
         if key in facts:
             console.print(f"{key}: {facts[key]}", markup=False, soft_wrap=True)

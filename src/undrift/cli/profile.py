@@ -90,7 +90,7 @@ def profile(
     rounds
         Rounds that are measured.
     data_dir
-        Folder that holds the data set's files, if you have them already; they are downloaded else.
+        Folder with the data set's files; without this option they are downloaded.
     json_
         Print one JSON object instead of tables.
     """

@@ -38,7 +38,7 @@ class Options:
     """Where and how an experiment runs, on which nothing depends but an engine's last digits."""
 
     data_dir: Path | None = None
-    """Folder with the data set's files, if you have them already; they are downloaded else."""
+    """Folder with the data set's files; without this option they are downloaded."""
     engine: EngineName = "auto"
     """Where clients run: compiled, threads, sequential, or auto for the fastest of them."""
     workers: Whole | None = None

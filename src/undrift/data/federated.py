@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from undrift.arithmetic import aligned
 from undrift.config import UndriftError
+from undrift.data.html import facts_table
 from undrift.later import Tensor, np, torch
 
 Transform: TypeAlias = "Callable[[Tensor, np.random.Generator | None], Tensor]"
@@ -33,6 +34,10 @@ class FederatedData:
     transform: Transform | None = None
     held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """indices of the samples of validation clients, which do not train"""
+    client_names: tuple[str, ...] | None = None
+    """ids of the clients in the data set; None if the partition made them up"""
+    note: str | None = None
+    """one sentence on what was done to the samples, shown when a run starts"""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "test_inputs", "test_targets"):
@@ -48,10 +53,12 @@ class FederatedData:
         parts: Sequence[np.ndarray],
         transform: Transform | None = None,
         held_out: Sequence[np.ndarray] = (),
+        **more: Any,
     ) -> FederatedData:
         """Distribute samples: `parts` has the sample indices of each client.
 
         held_out  those of the validation clients
+        more      other fields
         """
         order, held = (
             np.concatenate([np.empty(0, np.int64), *some]).astype(np.int64, copy=False)
@@ -59,7 +66,8 @@ class FederatedData:
         )
         offsets = np.cumsum([0, *(len(part) for part in parts)])
         tensors = [torch.as_tensor(array) for array in (*train, *test)]
-        return cls(tensors[0], tensors[1], order, offsets, tensors[2], tensors[3], transform, held)
+        x, y, test_x, test_y = tensors
+        return cls(x, y, order, offsets, test_x, test_y, transform, held, **more)
 
     @classmethod
     def of_clients(
@@ -79,12 +87,28 @@ class FederatedData:
         return cls(inputs, targets, order, offsets, *ends)
 
     def __repr__(self) -> str:
-        shape, kind = tuple(self.inputs.shape[1:]), str(self.inputs.dtype).removeprefix("torch.")
         sizes = sorted(set(self.sizes.tolist()))
         each = " to ".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:]))) or "no"
-        parts = [f"{len(self)} clients with {each} samples", f"inputs {kind} of shape {shape}"]
+        parts = [f"{len(self)} clients with {each} samples", f"inputs {described(self.inputs)}"]
         parts += [f"{len(self.held_out)} samples held out"] if len(self.held_out) else []
         return f"FederatedData({', '.join(parts)}, {len(self.test_targets)} to test on)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        sizes = self.sizes if len(self) else np.zeros(1)
+        facts: dict[str, object] = {
+            "clients": f"{len(self):,}",
+            "samples per client (min, median, max)": ", ".join(
+                f"{value:,.10g}" for value in (sizes.min(), np.median(sizes), sizes.max())
+            ),
+            "inputs": described(self.inputs),
+        }
+        if self.targets.ndim == 1 and not self.targets.is_floating_point() and len(self.targets):
+            facts["classes"] = self.label_counts.shape[1]
+        if len(self.held_out):
+            facts["validation samples"] = f"{len(self.held_out):,}"
+        facts["test samples"] = f"{len(self.test_targets):,}"
+        return facts_table("FederatedData", facts, self.note)
 
     def __len__(self) -> int:
         """The number of clients."""
@@ -153,3 +177,8 @@ class FederatedData:
         return replace(
             self, inputs=inputs, targets=targets, test_inputs=test_inputs, test_targets=test_targets
         )
+
+
+def described(samples: Tensor) -> str:
+    """Type and shape of a sample: `float32 of shape (64,)`."""
+    return f"{samples.dtype} of shape {tuple(samples.shape[1:])}".removeprefix("torch.")

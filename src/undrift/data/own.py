@@ -16,7 +16,7 @@ test        the share to test on, 0 <= test < 1, drawn at random with `seed`; wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from undrift.config import UndriftError
 from undrift.config.calls import OwnCall
+from undrift.data.encoding import Column, describe, describe_targets, encode, whole_classes
 from undrift.data.federated import Transform
 from undrift.data.files.tables import read_table
 from undrift.data.partition.split import training_mask
@@ -92,11 +93,18 @@ def from_arrays(
         train = _training(len(x), owners, test, seed)
         x, y, x2, y2 = x[train], y[train], x[~train], y[~train]
         owners = None if owners is None else owners[train]
-    y, y2, count = _targets(y, y2, classes)
+    y, y2, width, names = _targets(y, y2, classes)
     if transform is None and x.dtype == torch.uint8:
         transform = scaled
     return Source(
-        x, torch.from_numpy(y), x2, torch.from_numpy(y2), count, owners, transform=transform
+        x,
+        torch.from_numpy(y),
+        x2,
+        torch.from_numpy(y2),
+        width,
+        owners,
+        transform=transform,
+        class_names=names,
     )
 
 
@@ -121,22 +129,48 @@ def from_table(
     client: str | None = None,
     features: Sequence[str] | None = None,
     test: float | str | Path = 0.2,
+    scale: bool = True,
+    seed: int = 0,
     **options: Any,
 ) -> Source:
     """Samples from the rows of a table: CSV with a header, gzipped or not, or Parquet.
 
-    target    column of the targets
+    target    column of the targets; whole numbers are classes in their order if at most 100, and
+              at most half as many as rows, differ, else values to predict; with `classes`, they
+              are classes from 0
     client    column of the client ids
-    features  numeric columns of the inputs; by default all but `target` and `client`
+    features  columns of the inputs; by default all but `target` and `client`
     test      a share of the rows, or the path of another table with the same columns
+    scale     standardise numbers by mean and standard deviation of all training rows
 
-    Parquet needs polars or pyarrow. Other options as for `from_arrays`.
+    Texts are categories, one-hot, in sorted order; true and false are 1 and 0. The source's `note`
+    says what was done, its `normalisation` how. Parquet needs polars or pyarrow. Other options as
+    for `from_arrays`. `Table` is the same as a data set that the command line can name.
     """
-    inputs, targets, owners = read_table(Path(path), target, client, features)
-    held: Any = test
-    if not isinstance(test, int | float):
-        held = read_table(Path(test), target, client, features)[:2]
-    return from_arrays(inputs, targets, owners, test=held, **options)
+    table = read_table(Path(path), target, client, features)
+    if isinstance(test, int | float):
+        mask = _training(len(table.targets), table.owners, test, seed)
+        train, held = table.rows(mask), table.rows(~mask)
+    else:
+        train, held = table, read_table(Path(test), target, features=list(table.features))
+    columns = [Column.fit(name, cells, scale) for name, cells in train.features.items()]
+    x, x2 = (encode(columns, part.features) for part in (train, held))
+    y, y2, names = train.targets, held.targets, None
+    if "classes" not in options and _kind(y) == _kind(y2) == "i":
+        both, names = whole_classes(np.concatenate([y, y2]))
+        y, y2 = both[: len(y)], both[len(y) :]
+    source = from_arrays(x, y, train.owners, test=(x2, y2), **options)
+    classes = None if source.targets.is_floating_point() else source.classes
+    note = (
+        f"{Path(path).name}: {describe(columns, train, held, scale)}; "
+        f"{describe_targets(target, classes, client, train)}"
+    )
+    return replace(
+        source,
+        class_names=names or source.class_names,
+        normalisation=tuple(columns),
+        note=note,
+    )
 
 
 def from_huggingface(
@@ -223,31 +257,35 @@ def _inputs(array: Any) -> Tensor:
 
 def _targets(
     y: np.ndarray, y2: np.ndarray, classes: int | None
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Training and test targets as numbers, and the number of classes, or of values per sample."""
-    both = np.concatenate([y, y2])
+) -> tuple[np.ndarray, np.ndarray, int, tuple[str, ...] | None]:
+    """Training and test targets as numbers, the number of classes or of values per sample, names.
+
+    Only classes that were texts have names.
+    """
+    both, names = np.concatenate([y, y2]), None
     if both.dtype.kind == "U":
-        names, both = np.unique(both, return_inverse=True)
-        classes = classes or len(names)
+        texts, both = np.unique(both, return_inverse=True)
+        classes = classes or len(texts)
+        names = tuple(texts.tolist()) if classes == len(texts) else None
     if both.dtype.kind == "f":
         if not np.isfinite(both).all():
             raise UndriftError("targets: a value is missing or infinite")
-        both, count = both.astype(np.float32), both.shape[1] if both.ndim > 1 else 1
+        both, width = both.astype(np.float32), both.shape[1] if both.ndim > 1 else 1
     elif both.dtype.kind in "biu":
         both = both.astype(np.int64)
-        count = int(both.max()) + 1 if classes is None else classes
-        if both.ndim == 1 and not 0 <= both.min() <= both.max() < count:
+        width = int(both.max()) + 1 if classes is None else classes
+        if both.ndim == 1 and not 0 <= both.min() <= both.max() < width:
             raise UndriftError(
-                f"targets: classes go from {both.min()} to {both.max()}, expected 0 to {count - 1}"
+                f"targets: classes go from {both.min()} to {both.max()}, expected 0 to {width - 1}"
             )
         if both.ndim == 1 and classes is None and both.min() > 0:
             raise UndriftError(
                 f"targets: classes go from {both.min()} to {both.max()}; number them from 0 on, or "
-                f"give classes={count} if some have no samples"
+                f"give classes={width} if some have no samples"
             )
     else:
         raise UndriftError(f"targets: expected numbers or strings, found {both.dtype}")
-    return both[: len(y)], both[len(y) :], count
+    return both[: len(y)], both[len(y) :], width, names
 
 
 def _training(n: int, owners: np.ndarray | None, test: Any, seed: int) -> np.ndarray:

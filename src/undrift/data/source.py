@@ -6,7 +6,9 @@ import zlib
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from undrift.data.federated import Transform
+from undrift.data.encoding import Column
+from undrift.data.federated import Transform, described
+from undrift.data.html import facts_table
 from undrift.later import Tensor, np, torch
 
 
@@ -14,9 +16,12 @@ from undrift.later import Tensor, np, torch
 class Source:
     """Training and test samples, and their metadata.
 
-    client_ids  owner of each training sample, if the data have natural owners
-    coarse      coarse label of each fine label, if the data have both
-    transform   from stored inputs to model inputs
+    client_ids     owner of each training sample, if the data have natural owners
+    coarse         coarse label of each fine label, if the data have both
+    transform      from stored inputs to model inputs
+    class_names    what each class is called, if known
+    normalisation  how the columns of a table became inputs
+    note           one sentence on what was done to the samples, shown when a run starts
     """
 
     inputs: Tensor
@@ -27,6 +32,9 @@ class Source:
     client_ids: np.ndarray | None = None
     coarse: np.ndarray | None = None
     transform: Transform | None = None
+    class_names: tuple[str, ...] | None = None
+    normalisation: tuple[Column, ...] | None = None
+    note: str | None = None
 
     def load(self, seed: int) -> Source:
         """Itself: a source can be used in place of a data set."""
@@ -39,6 +47,21 @@ class Source:
         if self.client_ids is not None:
             parts += (torch.from_numpy(np.unique(self.client_ids, return_inverse=True)[1]),)
         return f"Source({len(self.targets)} samples, checksum {checksum(*parts)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        facts: dict[str, object] = {
+            "training samples": f"{len(self.targets):,}",
+            "test samples": f"{len(self.test_targets):,}",
+            "inputs": described(self.inputs),
+        }
+        if self.targets.is_floating_point():
+            facts["values to predict"] = self.classes
+        else:
+            facts["classes"] = self.classes
+        if self.client_ids is not None:
+            facts["natural clients"] = f"{len(np.unique(self.client_ids)):,}"
+        return facts_table("Source", facts, self.note)
 
 
 @runtime_checkable

@@ -51,22 +51,24 @@ class _Chosen:
     """Settings of this process."""
 
     folder: Path | None = None
+    download: bool = True
     mirror: str | None = None
 
 
 _chosen = _Chosen()
 
 
-def use_data_dir(path: str | Path | None) -> None:
-    """Look for data in this folder, and download into it; None resets to the default folder.
+def use_data_dir(path: str | Path | None, *, download: bool = False) -> None:
+    """Look for data in this folder; None resets to the default folder, to which it downloads.
 
+    download  also download into this folder what it lacks
     Files in it are used as they are, with a warning if they differ from the published ones; files
     in the default folder that differ are downloaded again.
     """
     folder = None if path is None else Path(path).expanduser()
     if folder is not None and folder.exists() and not folder.is_dir():
         raise UndriftError(f"--data-dir {path}: this is a file; give the folder that holds it")
-    _chosen.folder = folder
+    _chosen.folder, _chosen.download = folder, download or folder is None
 
 
 def use_mirror(url: str | None) -> None:
@@ -89,8 +91,12 @@ def locate(dataset: str, files: Sequence[File], folders: Sequence[str] = ()) -> 
     """Paths of the files, downloaded if necessary.
 
     Each is looked for in data_dir()/dataset, in the other `folders` of data_dir(), and in
-    data_dir() itself; a file in none of them is downloaded into the first.
+    data_dir() itself; a file in none of them is downloaded into the first, but not into a folder
+    that was given only to look in.
     """
+    lacking = [] if _chosen.download else missing(dataset, files, folders)
+    if lacking:
+        raise UndriftError(_lacks(dataset, lacking))
     different: list[str] = []
     paths = {
         file.name: _on_disk(dataset, file, folders, different) or _download(dataset, file)
@@ -115,6 +121,20 @@ def find(dataset: str, names: Iterable[str], folders: Sequence[str] = ()) -> dic
 def missing(dataset: str, files: Sequence[File], folders: Sequence[str] = ()) -> list[File]:
     """The files that `locate` would have to download, judged by name only."""
     return [file for file in files if find(dataset, [file.name], folders) is None]
+
+
+def _lacks(dataset: str, files: Sequence[File]) -> str:
+    """That the data folder lacks files, and what it has."""
+    folder, names = data_dir(), ", ".join(file.name for file in files)
+    if not folder.is_dir():
+        return f"--data-dir {folder}: there is no such folder; give the one that holds {names}"
+    found = sorted(one.name for one in folder.iterdir())
+    has = ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
+    return (
+        f"--data-dir {folder}: it has no {names}, nor has its folder {dataset}; it has "
+        f"{has or 'nothing'}. Leave out --data-dir to download them, or download into it with "
+        "`undrift data fetch NAME --data-dir FOLDER`"
+    )
 
 
 def digest(path: Path, kind: str = "md5") -> str:

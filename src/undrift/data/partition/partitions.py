@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from undrift.config import Config, UndriftError, flag, real, text, whole
 from undrift.data.federated import FederatedData
@@ -36,6 +36,7 @@ from undrift.rng import stream
 Array: TypeAlias = "np.ndarray"
 Extra: TypeAlias = "np.ndarray | None"
 Rng: TypeAlias = "np.random.Generator"
+T = TypeVar("T")
 
 
 def concentration(*default: float) -> Any:
@@ -60,6 +61,10 @@ class Partition(Config):
         """
         raise NotImplementedError
 
+    def names(self, owners: Extra) -> list[str] | None:
+        """The clients' names in the order of `split`, if the data set has them."""
+        return None
+
 
 @dataclass(frozen=True)
 class Natural(Partition):
@@ -71,6 +76,9 @@ class Natural(Partition):
         if len(owners) != len(labels):
             raise UndriftError(f"{self}: {len(owners)} owners for {len(labels)} samples")
         return group_by_client(np.arange(len(labels)), np.unique(owners, return_inverse=True)[1])
+
+    def names(self, owners: Extra) -> list[str] | None:
+        return None if owners is None else np.unique(owners).astype(str).tolist()
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,8 @@ class Shared(Partition):
         """The distinct labels, the class (index into these) of each sample, samples per class."""
         if labels.ndim != 1 or labels.dtype.kind not in "biu":
             raise UndriftError(
-                f"{self}: needs one integer label per sample, but the labels are "
-                f"{labels.dtype} of shape {labels.shape}; use plain IID or Natural"
+                f"{self}: needs one integer label per sample, but the labels are {labels.dtype} of "
+                f"shape {labels.shape}; use IID(clients={self.clients}) or Natural()"
             )
         return np.unique(labels, return_inverse=True, return_counts=True)
 
@@ -275,9 +283,14 @@ PARTITIONS = {
 }
 
 
+def default_partition(client_column: str | None = None) -> str:
+    """The partition of the command line if none is named."""
+    return "Natural()" if client_column else "Dirichlet(clients=100, alpha=0.1)"
+
+
 def held_out(
-    parts: Sequence[np.ndarray], rng: np.random.Generator, count: int | None = None
-) -> tuple[Parts, Parts]:
+    parts: Sequence[T], rng: np.random.Generator, count: int | None = None
+) -> tuple[list[T], list[T]]:
     """Training and validation clients: `count` clients, drawn at random, are for validation.
 
     By default one in eleven: of 110 clients, 100 train and 10 validate.
@@ -310,12 +323,21 @@ def federate(
     labels, rng = data.targets.cpu().numpy(), stream(seed, "partition")
     parts = partition.split(labels, rng, data.client_ids, data.coarse)
     train, test = (data.inputs, data.targets), (data.test_inputs, data.test_targets)
-    held: Parts = []
+    training, validating = list(range(len(parts))), list[int]()
     if validation >= len(parts):
         raise UndriftError(
             f"validation={validation}: must leave a client to train, "
             f"but there are {len(parts)} clients"
         )
     if validation:
-        parts, held = held_out(parts, stream(seed, "validation clients"), validation)
-    return FederatedData.split(train, test, parts, data.transform, held)
+        training, validating = held_out(training, stream(seed, "validation clients"), validation)
+    names = partition.names(data.client_ids)
+    return FederatedData.split(
+        train,
+        test,
+        [parts[i] for i in training],
+        data.transform,
+        [parts[i] for i in validating],
+        client_names=None if names is None else tuple(names[i] for i in training),
+        note=data.note,
+    )

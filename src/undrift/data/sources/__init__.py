@@ -27,6 +27,7 @@ from undrift.data.sources.sent140 import Sent140
 from undrift.data.sources.shakespeare import Shakespeare, TinyShakespeare
 from undrift.data.sources.stackoverflow import StackOverflow
 from undrift.data.sources.synthetic import Synthetic
+from undrift.data.sources.table import ENDINGS, Table, table_file
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "digits": Digits,
@@ -47,25 +48,36 @@ SOURCES: dict[str, Callable[..., Any]] = {
     "newsgroups20": Newsgroups20,
     "agnews": AGNews,
     "stackoverflow": StackOverflow,
+    "table": Table,
 }
 
 
-def dataset(text: str) -> DataSet:
+def dataset(text: str, target: str | None = None, client: str | None = None) -> DataSet:
     """The data set for a name or expression: `emnist-letters`, `CIFAR100(labels="coarse")`.
 
     Hyphens, underscores and case of the name do not matter. The `repr` of a data set is such an
-    expression.
+    expression. The path of a CSV or Parquet file is a `Table`.
+
+    target, client  columns of a file, given as --target-column and --client-column
     """
+    text = text.strip()
+    if text.lower().endswith(ENDINGS):
+        return table_file(text, target, client)
+    for flag, column in (("--target-column", target), ("--client-column", client)):
+        if column is not None:
+            raise UndriftError(
+                f"{flag} {column}: it goes with the path of a CSV or Parquet file; "
+                f"{shortened(text)} is none"
+            )
     if any(references(text)):
         from undrift.data.own import OwnData  # which needs torch
 
         own: DataSet = parse(text, {}, "data set", adapt=OwnData.adapt)
         return own
-    if re.search(r"[/\\]|\.(csv|parquet|gz|npz?|json|txt)$", text.partition("(")[0].strip()):
+    if re.search(r"[/\\]|\.(gz|npz?|json|txt)$", text.partition("(")[0].strip()):
         raise UndriftError(
             f"{shortened(text)} is a file; give the name of a data set, such as mnist with "
-            "--data-dir FOLDER, or read your own table in Python: "
-            "undrift.data.own.from_table(FILE, target=COLUMN)"
+            f"--data-dir FOLDER, or a table that ends in {', '.join(ENDINGS)}"
         )
     name, rest = re.fullmatch(r"\s*([\w-]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     folded = {_fold(known): make for known, make in SOURCES.items()}
@@ -94,6 +106,7 @@ __all__ = [
     "Shakespeare",
     "StackOverflow",
     "Synthetic",
+    "Table",
     "TinyShakespeare",
     "dataset",
 ]

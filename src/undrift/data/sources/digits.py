@@ -35,4 +35,5 @@ class Digits(Config):
         targets = torch.from_numpy(labels.astype(np.int64))
         test = np.zeros(len(labels), dtype=bool)
         test[np.argsort(labels, kind="stable")[::TEST_EVERY]] = True
-        return Source(inputs[~test], targets[~test], inputs[test], targets[test], classes=10)
+        parts = inputs[~test], targets[~test], inputs[test], targets[test]
+        return Source(*parts, classes=10, class_names=tuple("0123456789"))

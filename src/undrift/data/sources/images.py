@@ -28,6 +28,7 @@ class ImageSet(FileSet):
         published: tuple[int, int],
         transform: Transform | None = None,
         coarse: np.ndarray | None = None,
+        class_names: tuple[str, ...] | None = None,
     ) -> Source:
         """Checked samples; by default, normalised by mean and deviation of the training pixels."""
         for part, (images, labels) in (("training", train), ("test", test)):
@@ -59,6 +60,7 @@ class ImageSet(FileSet):
             classes,
             coarse=coarse,
             transform=transform,
+            class_names=class_names,
         )
 
 

@@ -31,6 +31,7 @@ class MNIST(ImageSet):
     Reference: LeCun et al., Gradient-based learning applied to document recognition, 1998.
     """
 
+    class_names = tuple("0123456789")
     folder = "mnist"
     layouts = ("MNIST/raw",)
     files = _files(
@@ -72,7 +73,7 @@ class MNIST(ImageSet):
         x, y, test_x, test_y = (read_idx(path, sum(PUBLISHED) * 28 * 28) for path in paths)
         train = grey(x, 28, paths[0]), flat(y, paths[1])
         test = grey(test_x, 28, paths[2]), flat(test_y, paths[3])
-        return self.assemble(train, test, 10, PUBLISHED)
+        return self.assemble(train, test, 10, PUBLISHED, class_names=self.class_names)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class FashionMNIST(MNIST):
     Reference: Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017.
     """
 
+    class_names = (
+        *("t-shirt", "trouser", "pullover", "dress", "coat"),
+        *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
+    )
     folder = "fashion-mnist"
     layouts = ("FashionMNIST/raw",)
     files = _files(
