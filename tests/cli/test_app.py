@@ -121,7 +121,7 @@ def test_your_own_table_from_file_to_report(
     Path("x.csv").write_text("\n".join(["age,sex,y,c", *rows]), encoding="utf-8")
     with pytest.raises(SystemExit):
         main(["resume", "run"])
-    assert "the data are not those that run began with" in capsys.readouterr().err
+    assert "the data have changed since run began" in capsys.readouterr().err
 
 
 def test_algorithms_see_the_same_cohorts(

@@ -12,8 +12,6 @@ from cyclopts import Parameter
 from undrift.cli.running import Options, run
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
-from undrift.data.partition.partitions import default_partition
-from undrift.data.sources import dataset
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.settings import read_change
 from undrift.training.work import Local
@@ -116,6 +114,9 @@ def compare(
         Print the experiment as a TOML file for `undrift run`, and run nothing.
     """
     flags = dict(locals())  # which have the names of settings
+    from undrift.data.partition.partitions import default_partition
+    from undrift.data.sources import dataset
+
     if seeds < 1:
         raise UndriftError(f"--seeds {seeds}: must be a whole number >= 1")
     flags["seeds"] = tuple(range(seeds))

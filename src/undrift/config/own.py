@@ -105,8 +105,10 @@ def reference(thing: Any) -> str | None:
         return None
     if thing in _references:
         return _references[thing]
-    importable = _module(thing) not in ("", "__main__") and "." not in thing.__qualname__
-    return f"{_module(thing)}:{thing.__qualname__}" if importable else None
+    module, name = _module(thing), thing.__qualname__
+    importable = getattr(sys.modules.get(module), name, None) is thing
+    lasting = REFERENCE.fullmatch(f"{module}:{name}") and module not in ("__main__", "builtins")
+    return f"{module}:{name}" if importable and lasting else None
 
 
 def code(texts: Iterable[str]) -> dict[str, str]:
