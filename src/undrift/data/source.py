@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from undrift.data.encoding import Column
 from undrift.data.federated import Transform, described
 from undrift.data.html import facts_table
 from undrift.later import Tensor, np, torch
+
+if TYPE_CHECKING:
+    from undrift.data.encoding import Column
 
 
 @dataclass(frozen=True, eq=False, repr=False)

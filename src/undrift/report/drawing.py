@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.palette import ink, inks
 from undrift.report.read import Arm, Run
