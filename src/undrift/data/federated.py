@@ -35,6 +35,8 @@ class FederatedData:
     transform: Transform | None = None
     held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """indices of the samples of validation clients, which do not train"""
+    own_tests: Sequence[np.ndarray] = ()
+    """indices of each client's own test samples, which do not train either; empty if it has none"""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "test_inputs", "test_targets"):
@@ -105,6 +107,10 @@ class FederatedData:
     def rows(self, i: int) -> np.ndarray:
         """Indices of client i's samples in `inputs` and `targets`."""
         return self.order[self.offsets[i] : self.offsets[i + 1]]
+
+    def own_rows(self, i: int) -> np.ndarray:
+        """Indices of the samples that client i is measured on: its test samples, else all."""
+        return self.own_tests[i] if self.own_tests else self.rows(i)
 
     def client(self, i: int) -> tuple[Tensor, Tensor]:
         """Stored inputs and targets of client i."""
