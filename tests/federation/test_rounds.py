@@ -20,7 +20,8 @@ from undrift.engines import Compiled, Sequential
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, Sampler, Uniform
-from undrift.training.task import Task, squared_error
+from undrift.training.losses import squared_error
+from undrift.training.task import Task
 from undrift.training.trainer import ClientError
 from undrift.training.work import Local
 

@@ -20,7 +20,7 @@ class LocalOnly(Algorithm):
     Reference: Li et al., Ditto: Fair and robust federated learning through personalization,
     ICML 2021, https://arxiv.org/abs/2012.04221.
 
-    >>> undrift.algorithm("local-only")
+    >>> undrift.algorithm("LocalOnly()")
     LocalOnly()
     """
 

@@ -108,12 +108,15 @@ def _over_clients(name: str, title: str, what: str) -> tuple[Quantity, ...]:
     one = Quantity(name, "Fairness", title, what, axis=axis, digits=".2f" if shares else ".4g")
     value = replace(one, unit="%" if shares else "")
     apart = replace(one, unit="points" if shares else "", axis="Standard deviation")
-    worst = "The same of the tenth of the clients with the worst."
+    worst = "The same over the tenth of the clients with the worst results."
     return (
-        replace(value, name=f"{name}_mean", title=f"{title}, mean over clients"),
+        replace(value, name=f"{name}_mean", title=f"{title}, mean"),
         replace(value, name=f"{name}_worst", title=f"{title}, worst tenth", about=worst),
         replace(
-            apart, name=f"{name}_sd", title=f"{title}, spread", about="How far they lie apart."
+            apart,
+            name=f"{name}_sd",
+            title=f"{title}, spread",
+            about="Standard deviation over clients.",
         ),
     )
 
@@ -182,17 +185,17 @@ _TABLE = (
     *_over_clients(
         "client_loss",
         "Loss of clients",
-        "Mean loss of a client's own test samples, where there is no accuracy.",
+        "Mean over clients of the loss on their own test samples, where there is no accuracy.",
     ),
     *_over_clients(
         "personal_accuracy",
         "Personal accuracy",
-        "Accuracy on a client's own samples after some local steps from the deployed model.",
+        "Mean over clients of the accuracy on their own samples, each after some local steps.",
     ),
     *_over_clients(
         "personal_loss",
         "Personal loss",
-        "Mean loss of a client's own samples after some local steps, where there is no accuracy.",
+        "Mean over clients of the loss after some local steps, where there is no accuracy.",
     ),
     Quantity(
         "x_norm",
