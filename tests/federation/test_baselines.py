@@ -100,9 +100,9 @@ def test_centralised_takes_the_steps_of_the_cohort(sampler: Sampler, options: An
 def test_centralised_draws_from_the_samples_of_all_clients() -> None:
     """A step over all samples is that of one client that has them all, in one order."""
     pairs, local = clients(6, 9, 7), Local(lr=0.2, steps=1, batching="full")
-    pool = [tuple(np.concatenate(column) for column in zip(*pairs, strict=True))]
+    inputs, targets = (np.concatenate(column) for column in zip(*pairs, strict=True))
     central = play("centralised", pairs, local, Uniform(1))
-    assert same(central.server.x, play("fedavg", pool, local).server.x)  # type: ignore[arg-type]
+    assert same(central.server.x, play("fedavg", [(inputs, targets)], local).server.x)
 
 
 def test_centralised_waits_where_nobody_would_deliver() -> None:

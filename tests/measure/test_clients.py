@@ -17,6 +17,7 @@ from undrift.data.partition.split import with_fewer_tests, with_own_tests
 from undrift.data.source import Source
 from undrift.experiment.experiment import Experiment
 from undrift.measure import clients as module
+from undrift.measure.clients import spread
 from undrift.runs.runner import run
 from undrift.runs.trial import Trial
 
@@ -175,6 +176,20 @@ def test_without_accuracy_losses_are_compared() -> None:
     assert row["client_loss_sd"] == pytest.approx(np.std(alone))
     assert row["personal_loss_mean"] < row["client_loss_mean"]
     assert "client_accuracy" not in row
+
+
+def test_the_worst_losses_are_the_largest_and_unknown_ones_are_left_out() -> None:
+    found = spread("loss", np.array([math.nan, -3.0, -1.0]), least_is_worst=False)
+    assert found == {"loss_mean": -2.0, "loss_worst": -1.0, "loss_sd": 1.0}
+    assert all(math.isnan(value) for value in spread("loss", np.array([math.nan])).values())
+
+
+@pytest.mark.parametrize("name", range(len(ALGORITHMS)), ids=ALGORITHMS)
+def test_measuring_personal_results_changes_nothing_else(name: int) -> None:
+    _, plain, _ = last(experiment(every=1, client_test=0.3), name)
+    _, after, _ = last(experiment(every=1, client_test=0.3, personal_steps=2), name)
+    assert torch.equal(plain.server.x, after.server.x)
+    assert plain.train_loss == after.train_loss
 
 
 def test_baselines_leave_out_what_they_do_not_have() -> None:

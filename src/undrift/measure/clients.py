@@ -88,7 +88,7 @@ class ClientMeter:
         """How the results of all clients are spread."""
         loss, accuracy = self._rates(state, range(len(self.data)))
         if not self.task.predicts:
-            return spread("client_loss", -loss)
+            return spread("client_loss", loss, least_is_worst=False)
         known = accuracy[~np.isnan(accuracy)]
         deciles = np.quantile(known, DECILES).tolist() if len(known) else []
         return {"client_accuracy": deciles} | spread("client_accuracy", accuracy)
@@ -97,7 +97,7 @@ class ClientMeter:
         """How those of `some` are spread after local steps."""
         loss, accuracy = self._rates(state, self.some, self.personal)
         if not self.task.predicts:
-            return spread("personal_loss", -loss)
+            return spread("personal_loss", loss, least_is_worst=False)
         return spread("personal_accuracy", accuracy)
 
     def table(self, state: State) -> list[dict[str, Any]]:
@@ -132,14 +132,15 @@ class ClientMeter:
         return np.array([self.task.rates(*score) for score in scores]).T
 
 
-def spread(name: str, values: np.ndarray) -> dict[str, float]:
-    """Mean, worst tenth and standard deviation over clients; of negative losses, as losses."""
+def spread(name: str, values: np.ndarray, *, least_is_worst: bool = True) -> dict[str, float]:
+    """Mean, mean of the worst tenth, and standard deviation over clients; NaN are left out."""
     ordered = np.sort(values[~np.isnan(values)])
     if not len(ordered):
         return {f"{name}_{what}": math.nan for what in ("mean", "worst", "sd")}
-    worst = ordered[: math.ceil(len(ordered) / 10)]
+    tenth = math.ceil(len(ordered) / 10)
+    worst = ordered[:tenth] if least_is_worst else ordered[-tenth:]
     return {
-        f"{name}_mean": abs(float(ordered.mean())),
-        f"{name}_worst": abs(float(worst.mean())),
+        f"{name}_mean": float(ordered.mean()),
+        f"{name}_worst": float(worst.mean()),
         f"{name}_sd": float(ordered.std()),
     }

@@ -27,7 +27,10 @@ from undrift.runs.reading import (
     read_names,
 )
 
-PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
+PROBLEM = (
+    *("data", "partition", "model", "sampler", "rounds", "validation", "dropout"),
+    *("client_test", "test_subset"),
+)
 """settings that make up the problem to be solved, on which algorithms can be compared"""
 
 

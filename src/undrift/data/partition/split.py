@@ -51,10 +51,9 @@ def with_fewer_tests(data: FederatedData, count: int) -> FederatedData:
     total = len(data.test_targets)
     if total <= count:
         return data
-    rng = stream(0, "test subset")
-    keys = [rng.random(total)]
+    keys = [stream(0, "test subset").random(total)]
     if data.test_targets.ndim == 1 and not data.test_targets.is_floating_point():
         keys.append(data.test_targets.cpu().numpy())
-    spread = np.lexsort(keys)[(np.arange(count) * total) // count]  # evenly over the classes
-    rows = np.sort(spread)
+    by_class = np.lexsort(keys)
+    rows = np.sort(by_class[np.arange(count) * total // count])
     return replace(data, test_inputs=data.test_inputs[rows], test_targets=data.test_targets[rows])
