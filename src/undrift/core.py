@@ -37,6 +37,9 @@ Grad = Callable[[Vector], Vector]
 
 Weights = Literal["samples", "uniform"]
 
+Regime = Literal["federated", "local", "central"]
+"""Clients with a server; every client alone, with its model in `me.y`; all samples in one place."""
+
 
 class Struct:
     """An immutable record of vectors, numbers and further records: `s.x`, `s | Struct(x=x)`."""
@@ -170,6 +173,11 @@ class Algorithm(Config):
         """Which model counts as the result: the cloud model x or the aggregate xbar."""
         return "cloud"
 
+    @property
+    def regime(self) -> Regime:
+        """Who trains with whom; only if "federated" is anything sent."""
+        return "federated"
+
     def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
         """What the server keeps at the start, given the model and its parameter groups."""
         return Struct(x=x, xbar=x)
@@ -301,6 +309,10 @@ class Part(Algorithm):
     @property
     def deploys(self) -> Literal["cloud", "aggregate"]:
         return self.inner.deploys
+
+    @property
+    def regime(self) -> Regime:
+        return self.inner.regime
 
     def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
         return self.inner.init_server(x, groups)

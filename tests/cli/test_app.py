@@ -67,6 +67,7 @@ def test_a_flag_reaches_its_setting(capsys: pytest.CaptureFixture[str], tmp_path
         "steps": 3,
     }
     rest: dict[str, Any] = {"rounds": 7, "every": 2, "validation": 4, "target": 0.3, "dropout": 0.2}
+    rest |= {"client_test": 0.2, "personal_steps": 3, "test_subset": 50}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in (local | rest).items()]
     compare("fedavg", *flags, "--seeds=2", "--batching=keep", "--all-clients", "--dry-run")
     file.write_text(capsys.readouterr().out)
@@ -74,6 +75,11 @@ def test_a_flag_reaches_its_setting(capsys: pytest.CaptureFixture[str], tmp_path
     assert made.local == Local(**local, batching="keep")
     assert {name: getattr(made, name) for name in rest} == rest
     assert (made.seeds, made.all_clients, made.fairness) == ((0, 1), True, False)
+
+
+def test_test_samples_is_another_name_of_test_subset(capsys: pytest.CaptureFixture[str]) -> None:
+    compare("local-only", "--test-samples", "70", "--dry-run")
+    assert "test_subset = 70\n" in capsys.readouterr().out
 
 
 def test_another_target_is_reported_without_training_again(

@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undrift.algorithms import SCAFFOLD, AdaBest, FedAvg, FedDyn, FedNova, FedProx
+from undrift.algorithms import (
+    SCAFFOLD,
+    AdaBest,
+    Centralised,
+    FedAvg,
+    FedDyn,
+    FedNova,
+    FedProx,
+    LocalOnly,
+)
 from undrift.config import UndriftError
 from undrift.config.expressions import parse
 from undrift.experiment.registry import NAMES, algorithm
@@ -44,6 +53,9 @@ from undrift.training.work import Local
         ("fedglad+ida+prox(0.2)+feddyn", FedGLAD(IDA(Prox(FedDyn(), 0.2)))),
         ("LocalOpt(fedavg, Adam)", LocalOpt(FedAvg(), Adam())),
         ("fednova(mu=1)", FedNova(mu=1.0)),
+        ("local-only", LocalOnly()),
+        ("Clip(Local-Only, norm=1)", Clip(LocalOnly(), norm=1.0)),
+        ("centralised", Centralised()),
     ],
 )
 def test_text_names_an_algorithm(text: str, made: Any) -> None:

@@ -71,6 +71,7 @@ def test_every_setting_that_changes_rows_is_part_of_the_identity(name: str) -> N
         "seeds": [1],
         "dropout": 0.5,
         "loss": "mse",
+        "client_test": 0.2,
         "origin": "Origin('0123456789ab', 'FedAvg()', 3)",
     }
     one = experiment()

@@ -22,6 +22,8 @@ ALGORITHMS = [
     "FedNova(momentum=0.0, mu=0.5)",
     *(f"{name}({opt})" for name in ("FedGBO", "MFL", "MimeLite", "Mime") for opt in OPTIMISERS),
     "FedGBO(HeavyBall())",
+    "LocalOnly()",
+    "Centralised()",
     "MimeLite(SGDm(), gradient='batch')",
 ]
 
@@ -74,6 +76,8 @@ COMPOSITIONS = [
     "Clip(Mime(Adam()), norm=0.1)",
     "LocalOpt(SCAFFOLD(), HeavyBall())",
     "Prox(SCAFFOLD(option=1), mu=0.1)",
+    "LocalOpt(LocalOnly(), HeavyBall())",
+    "LocalOpt(Centralised(), HeavyBall())",
 ]
 
 TABLE = [*ALGORITHMS, *PARTS, *COMPOSITIONS]

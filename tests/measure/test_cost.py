@@ -62,6 +62,7 @@ NAMES = [
     "AdaBest(mu=0.02, beta=0.96, scale='none')",
     "AdaBest(mu=0.02, beta=0.96, plateau=Plateau())",
     "FedNova(momentum=0.9)",
+    "LocalOnly()",
     "FedGBO(SGDm())",
     "FedGBO(RMSProp())",
     "FedGBO(Adam())",

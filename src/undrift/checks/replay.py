@@ -155,6 +155,8 @@ class _Script(Local):
     work: Sequence[int] = ()
 
     def plan(self, seed: int, t: int, client: int, n: int) -> list[Batch]:
+        if self.steps is not None:  # all clients' samples in one place
+            return [np.arange(n)] * self.steps
         given = self.plans[t - 1].batches or {}
         if client in given:
             return [np.asarray(batch, dtype=np.int64) for batch in given[client]]

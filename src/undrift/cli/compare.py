@@ -43,6 +43,11 @@ def compare(
     dropout: float = Experiment.dropout,
     all_clients: bool = Experiment.all_clients,
     fairness: bool = Experiment.fairness,
+    client_test: float = Experiment.client_test,
+    personal_steps: Whole = Experiment.personal_steps,
+    test_subset: Annotated[
+        Whole, Parameter(["--test-subset", "--test-samples"])
+    ] = Experiment.test_subset,
     out: Path | None = None,
     dry_run: bool = False,
     options: Options = Options(),
@@ -108,6 +113,15 @@ def compare(
         Also evaluate the mean of all clients' last models.
     fairness
         Also measure how accuracy is spread over clients, each on its own samples.
+    client_test
+        Share of its samples that each client keeps for tests of its own, such as 0.2: it does not
+        train on them. Accuracy over clients is then measured on these, and clients.csv written.
+    personal_steps
+        Also measure clients after so many local steps of SGD from the deployed model, on their own
+        test samples if --client-test is given, else on what they train on; 100 clients at most.
+    test_subset
+        Test on so many samples, of each class its share and always the same, in the last round too;
+        0 for all. For large test sets.
     out
         Folder for the results and the report; runs/HASH if not given.
     dry_run

@@ -38,6 +38,8 @@ class FederatedData:
     """ids of the clients in the data set; None if the partition made them up"""
     note: str | None = None
     """one sentence on what was done to the samples, shown when a run starts"""
+    own_tests: Sequence[np.ndarray] = ()
+    """indices of each client's own test samples, which do not train either; empty if it has none"""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "test_inputs", "test_targets"):
@@ -127,6 +129,10 @@ class FederatedData:
     def rows(self, i: int) -> np.ndarray:
         """Indices of client i's samples in `inputs` and `targets`."""
         return self.order[self.offsets[i] : self.offsets[i + 1]]
+
+    def own_rows(self, i: int) -> np.ndarray:
+        """Indices of the samples that client i is measured on: its test samples, else all."""
+        return self.own_tests[i] if self.own_tests else self.rows(i)
 
     def client(self, i: int) -> tuple[Tensor, Tensor]:
         """Stored inputs and targets of client i."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from undrift.config.own import code
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
+from undrift.data.partition.split import with_fewer_tests, with_own_tests
 from undrift.data.source import DataSet, Source
 from undrift.experiment.origin import Origin
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 REPORT_ONLY = ("target",)
 """Settings that change only the report, and so are not part of an experiment's identity."""
 
-LATER = ("loss",)
-"""settings that earlier versions did not have: where not given, they are no part of the identity"""
+LATER = ("loss", "client_test", "personal_steps", "test_subset")
+"""settings that earlier versions did not have: with their default, they are no part of the identity
+"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Experiment(Config):
     dropout         probability that a client fails to deliver in a round
     all_clients     also evaluate the mean of all clients' last models (costs memory)
     fairness        also measure how accuracy varies over the clients' own samples (costs time)
+    client_test     share of each client's samples that it does not train on, but is measured on:
+                    how accuracy varies over clients then is that on these samples
+    personal_steps  also measure clients after so many local steps of SGD from the deployed model,
+                    at most 100 clients, drawn once
+    test_subset     evaluate on so many of the test samples, always the same; 0: on all
     origin          state of another run from which all trials start, set by `undrift fork`
     loss            of a batch, by name or your own; by default the usual one for the targets
 
@@ -70,6 +77,9 @@ class Experiment(Config):
     fairness: bool = flag(False)
     origin: Origin | None = member(Origin, None, optional=True)
     loss: str | OwnLoss | None = None
+    client_test: float = real(0.0, ge=0, lt=1)
+    personal_steps: int = whole(0, ge=0)
+    test_subset: int = whole(0, ge=0)
 
     def __post_init__(self) -> None:
         for name in TEXTS:
@@ -138,7 +148,8 @@ class Experiment(Config):
         texts = [*plain["algorithms"], *(plain[name] or "" for name in TEXTS)]
         if used := code([*texts, self.origin.algorithm if self.origin else ""]):
             plain["code"] = used
-        return {k: v for k, v in plain.items() if v is not None or k not in LATER}
+        defaults = {field.name: field.default for field in fields(self) if field.name in LATER}
+        return {k: v for k, v in plain.items() if k not in defaults or v != defaults[k]}
 
     @property
     def hash(self) -> str:
@@ -149,12 +160,22 @@ class Experiment(Config):
         """Whether a row is due after this round."""
         return round % self.every == 0 or round == self.rounds
 
+    @property
+    def personal_work(self) -> Local | None:
+        """The local work before personal results; None if there are none."""
+        steps = self.personal_steps
+        return replace(self.local, epochs=None, steps=steps) if steps else None
+
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
         from undrift.training.task import Task
 
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
+        if self.client_test:
+            data = with_own_tests(data, self.client_test, seed)
+        if self.test_subset:
+            data = with_fewer_tests(data, self.test_subset)
         shape = tuple(data.example.shape[1:])
         try:
             with torch_stream(seed, "initial model"):

@@ -42,9 +42,11 @@ def algorithm(text: str) -> Algorithm:
     """The algorithm with this name; the `repr` of an algorithm is a valid name.
 
     A part without an inner algorithm is put around FedAvg: `fedglad` is `FedGLAD(FedAvg())`.
-    `SCAFFOLD/m` is `SCAFFOLDm()`.
+    `SCAFFOLD/m` is `SCAFFOLDm()`, and `local-only` is `LocalOnly()`.
     """
-    made = parse(re.sub("(?i)scaffold/m", "SCAFFOLDm", text), NAMES, elsewhere=ELSEWHERE)
+    plain = re.sub("(?i)scaffold/m", "SCAFFOLDm", text)
+    plain = re.sub(r"(?i)(?<![\w./:-])local-only(?![\w./:-])", "LocalOnly", plain)
+    made = parse(plain, NAMES, elsewhere=ELSEWHERE)
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Prepared, usual_engine
-from undrift.federation.sampling import Sampler, Uniform, Urn
+from undrift.federation.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.federation.server import Round as Round
 from undrift.federation.server import Server
 from undrift.federation.server import State as State
@@ -108,7 +109,21 @@ def rounds(
             dropped |= {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
         n_mean = float(sizes.mean()) if len(sizes) else 0.0
         works = [Work(t, i, seed, data, local, n_mean) for i in cohort.ids if i not in dropped]
-        yield server.play(state, cohort, works, dropped, len(registered), began)
+        if algorithm.regime == "central":
+            yield server.play(state, Cohort((0,)), _pooled(works), {}, 1, began)
+        else:
+            yield server.play(state, cohort, works, dropped, len(registered), began)
+
+
+def _pooled(works: Sequence[Work]) -> list[Work]:
+    """The work of some clients as that of one, which holds the samples of all clients."""
+    if not works:
+        return []
+    first, samples = works[0], len(works[0].data.order)
+    pool = replace(first.data, offsets=np.array([0, samples]))
+    steps = sum(len(work.batches) for work in works)
+    local = replace(first.local, epochs=None, steps=steps)
+    return [Work(first.t, 0, first.seed, pool, local, float(samples))]
 
 
 def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:

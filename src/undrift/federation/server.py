@@ -155,6 +155,7 @@ class Server:
                 drift = max(square - of_mean, 0.0) ** 0.5  # variance: E||d||² − ||E d||²
                 gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
         ids = tuple(work.client for work in accepted)
+        sent = algorithm.regime == "federated"
         return Round(
             t=state.t,
             state=state,
@@ -170,8 +171,8 @@ class Server:
             train_loss=train_loss,
             drift=drift,
             gsi=gsi,
-            bytes_down=len(cohort.ids) * nbytes(down | Struct(buffers=state.buffers)),
-            bytes_up=bytes_up,
+            bytes_down=sent * len(cohort.ids) * nbytes(down | Struct(buffers=state.buffers)),
+            bytes_up=sent * bytes_up,
             steps=steps,
             samples=samples,
             seconds=time.perf_counter() - began,
@@ -181,7 +182,7 @@ class Server:
         self, job: SurveyJob | TrainJob, works: Sequence[Work], state: State
     ) -> Iterator[tuple[Work, ClientResult]]:
         """Run a job for every client on the engine; results come in the order of `works`."""
-        clients = ClientQueue(works, state.clients, self.algorithm.init_client(state.server.x))
+        clients = ClientQueue(works, state.clients, fresh_memory(self.algorithm, state))
         return zip(works, self.engine.map(job, self.task, clients), strict=True)
 
     def _accept(self, work: Work, result: ClientResult, dropped: dict[int, str]) -> bool:
@@ -220,7 +221,7 @@ class Server:
         if "xbar" not in changes:
             changes |= Struct(xbar=x - mean.delta)
         state.server = state.server | changes | Struct(x=x - d)
-        if "buffers" in side:
+        if "buffers" in side and self.algorithm.regime != "local":
             state.buffers = side.buffers
 
     def _remember(
@@ -239,6 +240,13 @@ class Server:
         if self.sampler.learns:
             distances = {i: float((delta - mean).norm()) for i, delta in deltas.items()}
             state.attention = self.sampler.learn(state.attention, distances)
+
+
+def fresh_memory(algorithm: Algorithm, state: State) -> Struct:
+    """What a client remembers before its first round; if it trains alone, its buffers too."""
+    me = algorithm.init_client(state.server.x)
+    alone = algorithm.regime == "local" and state.buffers.numel() > 0
+    return me | Struct(buffers=state.buffers) if alone else me
 
 
 def _means(rows: Sequence[Sequence[float]], shares: Sequence[float]) -> list[float]:

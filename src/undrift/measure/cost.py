@@ -98,6 +98,8 @@ class Operations:
 
 def messages(algorithm: Algorithm, n: int) -> Messages:
     """The messages of an algorithm for a model of n parameters."""
+    if algorithm.regime != "federated":
+        return Messages(Size((), 0), Size((), 0))
     played = _Rehearsal(algorithm, torch.empty(n, device="meta"))
     return Messages(Size.of(played.down), Size.of(played.answer, played.up))
 

@@ -14,16 +14,22 @@ from undrift.core import Algorithm
 from undrift.data.federated import FederatedData, Transform
 from undrift.engines import Engine
 from undrift.federation.rounds import Round, State
+from undrift.measure.clients import DECILES, ClientMeter
 from undrift.measure.cost import RoundCost
 from undrift.measure.quantities import CLOCK
 from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer
+from undrift.training.work import Local
 from undrift.vectors import cosine
 
 PART = 4 * CHUNK
 """samples per evaluation job"""
 
-DECILES = np.linspace(0, 1, 11)
+OF_CLIENTS = ("drift", "gsi", "label_similarity", "delivered", "coverage")
+"""what there is only where there are clients"""
+
+NOT_ALONE = ("cloud", "aggregate")
+"""models that there are only where clients do not train alone"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,10 @@ class Totals:
 class Meter:
     """Measures the rounds of one trial: totals in every round, a row of metrics on request.
 
-    fairness  whether rows have the distribution of accuracy over clients
+    fairness  whether rows have the distribution of accuracy over clients; they do if clients have
+              test samples of their own
+    seed      of the trial
+    personal  local work after which clients are measured once more; None: they are not
     """
 
     algorithm: Algorithm
@@ -79,9 +88,15 @@ class Meter:
     cost: RoundCost
     engine: Engine
     fairness: bool = False
+    seed: int = 0
+    personal: Local | None = None
     totals: Totals = field(default_factory=Totals)
     h_cosine: float = math.nan
     _h: Tensor | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        about = (self.algorithm, self.task, self.data, self.engine, self.seed, self.personal)
+        self.clients = ClientMeter(*about)
 
     def notes(self) -> dict[str, Any]:
         """What a checkpoint keeps for `resume`: everything but the time."""
@@ -132,8 +147,13 @@ class Meter:
         if "fedglad" in server:
             own = server.fedglad
             row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
+        regime = self.algorithm.regime
+        if regime == "central":  # there are no clients
+            row |= dict.fromkeys(OF_CLIENTS, math.nan)
+        if regime == "local":
+            return row | self._alone(round.state)
         models = {"cloud": server.x, "aggregate": server.xbar}
-        if round.state.everyone is not None:
+        if round.state.everyone is not None and regime == "federated":
             models["all"] = round.state.everyone.to(server.x)
         tested: list[tuple[Tensor, float, float]] = []
         for name, x in models.items():
@@ -147,9 +167,29 @@ class Meter:
         if len(self.data.held_out):
             held = self.evaluate(models[chosen], round.buffers, *self.data.validation)
             row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
-        if self.fairness and self.task.predicts:
+        if self.data.own_tests:
+            row |= self.clients.row(round.state)
+        elif self.fairness and self.task.predicts:
             row |= self.spread(models[chosen], round.buffers)
+        if self.personal:
+            row |= self.clients.personal_row(round.state)
         return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}
+
+    def _alone(self, state: State) -> dict[str, Any]:
+        """The results of clients that train alone: means over their models, of some if many."""
+        row = {f"{model}_{k}": math.nan for model in NOT_ALONE for k in ("loss", "accuracy")}
+        sets = {"": self.data.test}
+        if len(self.data.held_out):
+            sets["validation_"] = self.data.validation
+        for name, samples in sets.items():
+            models = self.clients.models(state, self.clients.some)
+            tested = [self.evaluate(x, buffers, *samples) for _, x, buffers in models]
+            row[f"{name}loss"], row[f"{name}accuracy"] = np.mean(tested, axis=0).tolist()
+        if self.fairness or self.data.own_tests:
+            row |= self.clients.row(state)
+        if self.personal:
+            row |= self.clients.personal_row(state)
+        return row
 
     def evaluate(
         self,

@@ -123,6 +123,26 @@ def _of(model: str, one: Quantity) -> Quantity:
     return replace(one, name=f"{model}_{one.name}", title=title, about=_WHOSE[model], model=model)
 
 
+def _over_clients(name: str, title: str, what: str) -> tuple[Quantity, ...]:
+    """Mean, worst tenth and standard deviation over clients of a quantity of each."""
+    shares = name.endswith("accuracy")
+    axis = "Accuracy" if shares else "Loss"
+    one = Quantity(name, "Fairness", title, what, axis=axis, digits=".2f" if shares else ".4g")
+    value = replace(one, unit="%" if shares else "")
+    apart = replace(one, unit="points" if shares else "", axis="Standard deviation")
+    worst = "The same over the tenth of the clients with the worst results."
+    return (
+        replace(value, name=f"{name}_mean", title=f"{title}, mean"),
+        replace(value, name=f"{name}_worst", title=f"{title}, worst tenth", about=worst),
+        replace(
+            apart,
+            name=f"{name}_sd",
+            title=f"{title}, spread",
+            about="Standard deviation over clients.",
+        ),
+    )
+
+
 _TABLE = (
     *(same for one in _TESTED for same in (one, *(_of(model, one) for model in MODEL_TITLES))),
     Quantity(
@@ -174,6 +194,30 @@ _TABLE = (
         axis="Standard deviation",
         unit="points",
         digits=".2f",
+    ),
+    Quantity(
+        "client_accuracy_mean",
+        "Fairness",
+        "Mean over clients",
+        "Mean over clients of the accuracy on their own test samples.",
+        axis="Accuracy",
+        unit="%",
+        digits=".2f",
+    ),
+    *_over_clients(
+        "client_loss",
+        "Loss of clients",
+        "Mean over clients of the loss on their own test samples, where there is no accuracy.",
+    ),
+    *_over_clients(
+        "personal_accuracy",
+        "Personal accuracy",
+        "Mean over clients of the accuracy on their own samples, each after some local steps.",
+    ),
+    *_over_clients(
+        "personal_loss",
+        "Personal loss",
+        "Mean over clients of the loss after some local steps, where there is no accuracy.",
     ),
     Quantity(
         "x_norm",

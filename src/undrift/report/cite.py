@@ -19,6 +19,8 @@ WORKS: dict[str, tuple[str, ...]] = {
     "MFL": ("liu2020",),
     "Mime": ("karimireddy2021",),
     "MimeLite": ("karimireddy2021",),
+    "Centralised": ("mcmahan2017",),
+    "LocalOnly": ("li2021",),
     # parts
     "FedGLAD": ("yang2023",),
     "ServerOpt": ("reddi2021", "hsu2019"),

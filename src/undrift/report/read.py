@@ -25,7 +25,10 @@ from undrift.runs.reading import (
     read_names,
 )
 
-PROBLEM = ("data", "partition", "model", "sampler", "rounds", "validation", "dropout")
+PROBLEM = (
+    *("data", "partition", "model", "sampler", "rounds", "validation", "dropout"),
+    *("client_test", "test_subset"),
+)
 """settings that must agree for algorithms to be compared"""
 
 

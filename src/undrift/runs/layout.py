@@ -18,6 +18,7 @@ class RunFile(Enum):
     ENVIRONMENT = "environment.json", "versions, machine and engine of each session"
     METRICS = "metrics.jsonl", "one row per algorithm, seed and evaluation, written as they come"
     COLUMNS = "metrics.parquet", "the same as columns, written when a session ends"
+    CLIENTS = "clients.csv", "results of each client at the end of each trial, if asked for"
     PARTITION = "partition.json", "samples of each class per client, first seed"
     FAILURES = "failures.json", "trials that ended early, and why"
     LOG = "run.log", "what happened when"

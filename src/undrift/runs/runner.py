@@ -23,6 +23,7 @@ from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.federation.rounds import State, prepare
 from undrift.runs import checkpoint
+from undrift.runs.clients import write_clients
 from undrift.runs.entries import Row, TrialKey
 from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.layout import (
@@ -248,6 +249,8 @@ class TrialRun:
             self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
             return
         self._save(trial, state)
+        if trial.meter.personal or trial.data.own_tests:
+            write_clients(self.files.folder, self.place, trial.meter.clients.table(state))
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
         tensors = trial.task.parameters(x) | trial.task.unpack(state.buffers)
         content = serialize({name: t.detach().cpu().clone() for name, t in tensors.items()})

@@ -38,12 +38,22 @@ class Trial:
         self.experiment, self.algorithm, self.seed = experiment, algorithm, seed
         self.task, self.data, self.engine = task, data, engine or usual_engine()
         cost = RoundCost.of(algorithm, task, data.example)
-        self.meter = Meter(algorithm, task, data, cost, self.engine, experiment.fairness)
+        self.meter = Meter(
+            algorithm,
+            task,
+            data,
+            cost,
+            self.engine,
+            experiment.fairness,
+            seed,
+            experiment.personal_work,
+        )
         self.failure: str | None = None
 
     def start(self, folder: Path | None = None) -> State:
         """The state before round 1; checkpoints need a `folder` for the client records."""
-        keep, sampler = self.experiment.all_clients, self.experiment.sampler
+        keep = self.experiment.all_clients and self.algorithm.regime == "federated"
+        sampler = self.experiment.sampler
         made, task, data = self.algorithm, self.task, self.data
         return start(made, task, data, sampler, keep_models=keep, folder=folder)
 

@@ -227,24 +227,28 @@ def client_rounds(
 ) -> list[ClientResult]:
     """Local training of some clients: begin, K times direction and move, upload.
 
-    If random numbers may be drawn, clients come one by one, as a trainer has one generator.
+    If random numbers may be drawn, clients come one by one, as a trainer has one generator. Clients
+    that train alone keep buffers of their own in their memory.
     """
     if len(clients) > 1 and not trainer.still(algorithm):
-        alone = (client_rounds(algorithm, trainer, [one], down, buffers) for one in clients)
-        return [result for (result,) in alone]
+        singly = (client_rounds(algorithm, trainer, [one], down, buffers) for one in clients)
+        return [result for (result,) in singly]
     keyed = trainer.key(algorithm, clients[0][0], "model")
     starts = []
+    alone = algorithm.regime == "local" and buffers.numel() > 0
     for work, me in clients:
+        own = me.buffers if alone else buffers
         with keyed, named(work, "begin"):
-            facts = trainer.facts(work, buffers)
+            facts = trainer.facts(work, own)
             local = algorithm.begin(down, me, facts)
-        starts.append(ClientStart(work, facts, local, me, trainer.task.unpack(buffers)))
+        starts.append(ClientStart(work, facts, local, me, trainer.task.unpack(own)))
     results = []
     walked = trainer.walks(algorithm, starts, down, keyed)
     for start, (local, losses) in zip(starts, walked, strict=True):
         with keyed, named(start.work, "upload"):
             up, me = algorithm.upload(local, down, start.me, start.facts)
         own = trainer.task.pack(start.buffers) if start.buffers else buffers
+        me |= Struct(buffers=own) if alone else Struct()
         loss = sum(losses) / max(len(losses), 1)
         results.append(ClientResult(up, me, own, loss, start.facts.steps, start.work.samples))
     trainer.spare(algorithm, keyed)
