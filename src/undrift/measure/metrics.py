@@ -132,6 +132,8 @@ class Meter:
         if "fedglad" in server:
             own = server.fedglad
             row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
+        if "beta" in server or "extrapolate" in server:
+            row["beta"] = (server if "beta" in server else server.extrapolate).beta
         models = {"cloud": server.x, "aggregate": server.xbar}
         if round.state.everyone is not None:
             models["all"] = round.state.everyone.to(server.x)
