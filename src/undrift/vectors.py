@@ -37,3 +37,18 @@ def cosine(a: Vector, b: Vector) -> float:
     """The cosine of the angle between two vectors; 0 if either is 0."""
     lengths = float(a.norm() * b.norm())
     return float(a @ b) / lengths if lengths > 0 else 0.0
+
+
+def safe_beta(square: Any, mean: Vector, cohort: int) -> float:
+    """The decay beta at which a sum of past mean updates does not overshoot: 1 − 1/(ωG), ω = 3/2.
+
+    G = min(p, Σ w_i ||g_i||² / ||Σ w_i g_i||²), between 1 (all p updates agree) and p (they have
+    nothing in common), counts the updates that say something of their own. A sum that decays by
+    beta moves each mean update by 1/(1 − beta) = ωG in all: best near G where clients project onto
+    their own solutions, unstable beyond 2G.
+
+    square  Σ w_i ||g_i||²
+    """
+    length = float(mean @ mean)
+    updates = min(max(float(square) / length, 1.0), cohort) if length > 0 else cohort
+    return 1 - 1 / (1.5 * updates)

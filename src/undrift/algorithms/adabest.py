@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from undrift.algorithms.bias_correction import BiasCorrection
 from undrift.core import Client, RoundFacts, Struct, Vector, Weights, choice, flag, member, real
 from undrift.optim import Plateau
+from undrift.vectors import safe_beta
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,21 @@ class AdaBest(BiasCorrection):
     mu   strength of the local correction     beta  decay of the server's estimate h
     h_i  client's bias estimate               t'_i  round of its last participation
 
+    `beta="auto"` takes 1 − 1/(1.5 G) in each round, G the effective number of updates
+    (`undrift.vectors.safe_beta`). A fixed beta above 1 − 1/(2p), with p of many clients a round,
+    may let ||θ|| grow without bound.
+
     `form="text"` scales h_i where it is used, `"box"` where it is learned; equal for constant mu.
     `scale` adapts mu to unbalanced clients, mu_i = mu n̄/n_i: "progressive" takes n̄ over all past
     participations, "oracle" over all registered clients; both are "none" on balanced data.
     `discount=False` drops 1/(t − t'_i); `prox` adds prox·mu_i(y − x); `plateau` shrinks beta when
     ||h|| stops falling.
 
-    Cost: n kept by the server and by each client; n down (one number more if progressive), n up.
+    Cost: n kept by the server and by each client; n down (one number more if progressive), n up
+    (one number more if auto).
     Deviations: h is stored to be reported, though θ̄ suffices; the paper announces a decay of beta
-    without a procedure, `plateau` is ours; fedsim's scaling, by batch size, is not offered.
+    without a procedure, `plateau` and "auto" are ours; fedsim's scaling, by batch size, is not
+    offered.
     Reference: Varno et al., AdaBest: Minimizing client drift in federated learning via adaptive
     bias estimation, ECCV 2022, https://arxiv.org/abs/2204.13170.
 
@@ -36,7 +43,7 @@ class AdaBest(BiasCorrection):
     """
 
     mu: float = real(0.02, ge=0)
-    beta: float = real(0.96, ge=0, le=1)
+    beta: float | str = real(0.96, ge=0, le=1, word="auto")
     _: KW_ONLY
     form: str = choice("text", "box")
     scale: str = choice("progressive", "oracle", "none")
@@ -47,6 +54,7 @@ class AdaBest(BiasCorrection):
 
     def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
         s = super().init_server(x, groups)
+        s = s | Struct(beta=0.0) if self.beta == "auto" else s
         return s | Struct(plateau=self.plateau.init()) if self.plateau else s
 
     def init_client(self, x: Vector) -> Struct:
@@ -62,13 +70,18 @@ class AdaBest(BiasCorrection):
         g = down.x - local.y
         age = client.t - me.t if self.discount else 1
         new = g if self.form == "text" else self.strength(down, client) * g
-        return Struct(delta=g), Struct(h=me.h / age + new, t=client.t)  # h_i ← h_i/(t−t'_i) + g_i
+        up = Struct(delta=g, square=g @ g) if self.beta == "auto" else Struct(delta=g)
+        return up, Struct(h=me.h / age + new, t=client.t)  # h_i ← h_i/(t−t'_i) + g_i
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
-        beta = self.beta * s.plateau.value if self.plateau else self.beta
+        auto = self.beta == "auto"
+        beta = safe_beta(mean.square, mean.raw, round.cohort) if auto else self.beta
+        beta = beta * s.plateau.value if self.plateau else beta
         xbar = s.x - mean.delta  # θ̄ᵗ = θᵗ⁻¹ − ḡᵗ
         h = beta * (s.xbar - xbar)  # hᵗ = β(θ̄ᵗ⁻¹ − θ̄ᵗ)
         changes = Struct(xbar=xbar, h=h) | self.participations(s, round)
+        if auto:
+            changes |= Struct(beta=beta)
         if self.plateau:
             changes |= Struct(plateau=self.plateau.step(s.plateau, float(h.norm())))
         return mean.delta + h, changes  # θᵗ = θ̄ᵗ − hᵗ

@@ -27,11 +27,14 @@ def real(
     lt: float | None = None,
     infinite: bool = False,
     optional: bool = False,
+    word: str | None = None,
 ) -> Any:
-    """A float field in a range, finite unless `infinite`; ints are converted."""
+    """A float field in a range, finite unless `infinite`, or a `word`; ints are converted."""
 
     def check(value: Any) -> Any:
-        must = f"must be a number{_range(ge, gt, le, lt)}"
+        if word is not None and value == word:
+            return value
+        must = f"must be a number{_range(ge, gt, le, lt)}" + (f", or {word!r}" if word else "")
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError(must)
         try:

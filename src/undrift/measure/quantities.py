@@ -236,6 +236,15 @@ _TABLE = (
         scale="log",
     ),
     Quantity(
+        "beta",
+        "Stability",
+        "Decay of the correction",
+        "AdaBest's beta in this round; only where it is chosen from round to round.",
+        symbol="β",
+        digits=".3f",
+        magnitude=1.0,
+    ),
+    Quantity(
         "h_cosine",
         "Stability",
         "Aim of the correction",

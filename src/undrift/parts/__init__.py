@@ -1,5 +1,6 @@
 """Parts: algorithms around algorithms."""
 
+from undrift.parts.extrapolate import Extrapolate
 from undrift.parts.fedglad import FedGLAD
 from undrift.parts.ida import IDA
 from undrift.parts.local import Clip, LocalOpt, Prox
@@ -16,6 +17,7 @@ from undrift.parts.server_opt import (
 __all__ = [
     "IDA",
     "Clip",
+    "Extrapolate",
     "FedAdagrad",
     "FedAdam",
     "FedAvgM",

@@ -24,6 +24,7 @@ WORKS: dict[str, tuple[str, ...]] = {
     # parts
     "FedGLAD": ("yang2023",),
     "ServerOpt": ("reddi2021", "hsu2019"),
+    "Extrapolate": ("varno2022",),
     "IDA": ("yeganeh2020",),
     "Clip": ("pascanu2013",),
     "LocalOpt": ("yang2023",),

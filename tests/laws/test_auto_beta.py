@@ -1,0 +1,80 @@
+"""AdaBest's beta from round to round, and the same server rule as a part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.play import play
+from tests.laws.test_identities import TOLERANCE, equal, gap, over_seeds, problem_of
+from undrift.config import UndriftError
+from undrift.experiment.registry import algorithm
+from undrift.vectors import safe_beta
+
+LIMITS = {1: 1 / 3, 5: 1 - 1 / 7.5, 100: 1 - 1 / 150}
+"""beta where p updates have nothing in common"""
+
+
+def beta_of(updates: torch.Tensor) -> float:
+    """The rule, of the rows of a matrix."""
+    return safe_beta((updates * updates).sum(1).mean(), updates.mean(0), len(updates))
+
+
+@pytest.mark.parametrize("p", LIMITS)
+def test_updates_that_agree_and_updates_that_have_nothing_in_common(p: int) -> None:
+    rows = torch.eye(p, 200, dtype=torch.float64)
+    assert beta_of(rows) == pytest.approx(LIMITS[p])
+    assert beta_of(rows[:1].expand(p, -1)) == pytest.approx(1 / 3)
+
+
+def test_updates_that_cancel_count_no_more_than_they_are() -> None:
+    opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    almost = torch.tensor([[1.0, 1e-9], [-1.0, 0.0]])
+    assert beta_of(opposite) == beta_of(almost) == pytest.approx(1 - 1 / 3)
+    assert beta_of(0 * opposite) == pytest.approx(1 - 1 / 3)
+
+
+@given(seed=st.integers(0, 10**6), p=st.integers(1, 8), scale=st.floats(1e-3, 1e3))
+def test_it_is_between_the_limits_whatever_the_scale(seed: int, p: int, scale: float) -> None:
+    rows = torch.from_numpy(np.random.default_rng(seed).normal(size=(p, 5)))
+    assert 1 / 3 - 1e-12 <= beta_of(rows) <= 1 - 1 / (1.5 * p) + 1e-12
+    assert beta_of(scale * rows) == pytest.approx(beta_of(rows), rel=1e-9)
+
+
+@pytest.mark.parametrize("beta", ["0.7", "'auto'"])
+@over_seeds
+def test_adabest_without_mu_is_extrapolated_fedavg(beta: str, seed: int) -> None:
+    problem = problem_of(seed, unequal_steps=True, with_void_round=True)
+    fedavg = f"extrapolate(fedavg(weights='uniform'), beta={beta})"
+    equal(f"adabest(mu=0.0, beta={beta})", fedavg, problem)
+
+
+@pytest.mark.parametrize("inner", ["fedavg", "scaffold", "fedgbo(Adam())", "fednova"])
+@over_seeds
+def test_no_extrapolation_is_the_inner_algorithm(inner: str, seed: int) -> None:
+    equal(f"extrapolate({inner}, beta=0)", inner, problem_of(seed))
+
+
+@over_seeds
+def test_the_rescaling_of_fedglad_does_not_enter(seed: int) -> None:
+    """With the same updates, beta is the same whatever gamma."""
+    problem = problem_of(seed, rounds=2)  # the updates of a third round differ
+    runs = [play(f"fedglad(adabest(beta='auto'), gamma={gamma})", problem) for gamma in (0, "inf")]
+    first, second = ([now.server["beta"] for now in run] for run in runs)
+    assert first == second
+    plain = play("adabest(beta='auto')", problem)
+    assert gap(first, [now.server["beta"] for now in plain]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("inner", ["adabest", "feddyn", "fedadam", "clip(feddyn, norm=1)"])
+def test_servers_that_go_on_by_themselves_are_refused(inner: str) -> None:
+    with pytest.raises(UndriftError, match=r"by itself|of its own"):
+        algorithm(f"extrapolate({inner})")
+
+
+def test_a_wrong_beta_is_told() -> None:
+    with pytest.raises(UndriftError, match=r"beta must be a number >= 0 and <= 1, or 'auto'"):
+        algorithm("adabest(beta='best')")
