@@ -208,6 +208,7 @@ def test_only_what_trains_loads_torch(tmp_path: Path) -> None:
         *(["ls", str(tmp_path / "runs")], ["show", one], ["diff", one, one], ["cite", one]),
         *(["data", "list"], ["data", "where", "mnist"]),
         *(["compare", "fedavg", "--lrr", "1"], ["compare", "adabezt"], ["cost", "adabezt"]),
+        *(["check", "adabezt"], ["list", "algorithms", "adabezt"], ["list", "adabezt"]),
         *(["compare", "fedavg", f"--{kind}", "no"] for kind in ("data", "model", "partition")),
         *(["compare", "fedavg", "--dry-run"], ["run", "no.toml"]),
         *(["show", "no"], ["resume", "no"], ["watch", "no", "--port", "-1"]),

@@ -62,6 +62,10 @@ COMMANDS = {
         "cite:cite",
         "Print BibTeX of undrift and of all that a run used: algorithms, parts, data, model.",
     ),
+    "check": (
+        "check:check",
+        "Check an algorithm, yours or ours, against the laws that every algorithm must obey.",
+    ),
     "profile": ("profile:profile", "Show where the time of an experiment's rounds goes."),
     "cost": (
         "cost:cost",

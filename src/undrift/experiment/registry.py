@@ -44,7 +44,12 @@ def algorithm(text: str) -> Algorithm:
     A part without an inner algorithm is put around FedAvg: `fedglad` is `FedGLAD(FedAvg())`.
     `SCAFFOLD/m` is `SCAFFOLDm()`.
     """
-    made = parse(re.sub("(?i)scaffold/m", "SCAFFOLDm", text), NAMES, elsewhere=ELSEWHERE)
+    made = parse(
+        re.sub("(?i)scaffold/m", "SCAFFOLDm", text),
+        NAMES,
+        elsewhere=ELSEWHERE,
+        adapt=_around_fedavg,
+    )
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")
     return made
