@@ -62,6 +62,11 @@ COMMANDS = {
         "cite:cite",
         "Print BibTeX of undrift and of all that a run used: algorithms, parts, data, model.",
     ),
+    "new": (
+        "new:new",
+        "Write a file to start from: an algorithm with its test and an experiment, a part, "
+        "a model ...",
+    ),
     "check": (
         "check:check",
         "Check an algorithm, yours or ours, against the laws that every algorithm must obey.",
