@@ -183,14 +183,6 @@ def test_a_folder_with_other_things_is_left_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("kind", ["algorithms", "data", "models", "partitions", "samplers"])
-def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["list", kind, "--json"])
-    rows = json.loads(capsys.readouterr().out)
-    assert rows
-    assert all(row["about"] for row in rows)
-
-
 def test_a_diverging_run_ends_with_a_failure(tmp_path: Path) -> None:
     out = tmp_path / "run"
     compare("fedavg", "fedprox", *QUICK, "--lr", "1e30", "--out", str(out))
