@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownOptionError
 
 from undrift._version import __version__
 from undrift.config import UndriftError
@@ -112,6 +112,10 @@ def main(arguments: list[str] | None = None) -> None:
         command = [one for one in given if not one.startswith("-")][:1]
         application(command)(given, exit_on_error=False, print_error=False)
         sys.stdout.flush()
+    except UnknownOptionError as error:
+        from undrift.cli.flags import told
+
+        _fail(told(error, given))
     except (UndriftError, CycloptsError) as error:
         _fail(str(error))
     except KeyboardInterrupt:

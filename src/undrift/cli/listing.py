@@ -47,7 +47,7 @@ def list_(
 ) -> None:
     """List algorithms (with their parts and optimisers), data sets, models, partitions or samplers.
 
-    Examples: undrift list partitions; undrift list algorithms adabest
+    Example: undrift list algorithms adabest
 
     With a name: what it does, its parameters with their defaults and ranges, what an algorithm
     costs, and the paper. It may be your own, ./mine.py:Half.
