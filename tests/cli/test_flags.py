@@ -6,7 +6,7 @@ import pytest
 
 from undrift.cli.app import main
 from undrift.experiment.experiment import Experiment
-from undrift.experiment.instead import INSTEAD, instead
+from undrift.experiment.unknown_settings import INSTEAD, instead
 
 DEMO = str(Path(__file__).parents[2] / "examples" / "demo.toml")
 

@@ -1,6 +1,8 @@
 """`undrift list`: what there is, in groups, and all about one of them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,20 @@ def test_your_own(told: Any) -> None:
     assert (bound["name"], bound["required"], bound["gt"]) == ("bound", True, 0)
     shape, width = told("models", "./mine.py:Net")["parameters"]
     assert (shape["required"], width["values"], width["default"]) == (True, "int", 8)
+
+
+def test_mistakes_are_told_before_torch_is_imported() -> None:
+    script = """if True:
+        import sys
+        from undrift.cli.app import main
+        for line in ["list", "adabezt"], ["list", "algorithms", "adabezt"], ["check", "adabezt"]:
+            try:
+                main(line)
+            except SystemExit as end:
+                assert end.code == 2
+        assert "torch" not in sys.modules
+        """
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,23 @@ from dataclasses import fields
 
 from cyclopts import UnknownOptionError
 
-from undrift.experiment.instead import instead
-
 
 def told(error: UnknownOptionError, given: Sequence[str]) -> str:
     """The message for an unknown option, where `given` was typed."""
-    typed = error.token.keyword or error.token.value
-    flag, _, value = typed.partition("=")
+    command = (error.command_chain or ("",))[0]
+    if command not in ("compare", "demo", "run"):
+        return str(error)
+
+    from undrift.experiment.unknown_settings import instead  # not for help and the like
+
+    flag, _, value = (error.token.keyword or error.token.value).partition("=")
     if not value and flag in given:
         value, *_ = [*given[given.index(flag) + 1 :], ""]
-    command = (error.command_chain or ("",))[0]
-    hint = None
+    name = flag.lstrip("-")
     if command == "run":
-        hint = instead(flag.lstrip("-"), value, _change) or _setting(flag, value)
-    elif command in ("compare", "demo"):
-        hint = instead(flag.lstrip("-"), value, _flag)
+        hint = instead(name, value, _change) or _setting(name, value)
+    else:
+        hint = instead(name, value, _flag)
     return f"{flag} is not an option of undrift {command}; {hint}" if hint else str(error)
 
 
@@ -37,12 +39,12 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if set(text) & set("([ ") else text
 
 
-def _setting(flag: str, value: str) -> str | None:
+def _setting(name: str, value: str) -> str | None:
     """How `undrift run` sets what is a flag of `undrift compare`."""
     from undrift.experiment.experiment import Experiment
     from undrift.training.work import Local
 
-    name = flag.lstrip("-").replace("-", "_")
+    name = name.replace("-", "_")
     if name in {field.name for field in fields(Local)}:
         name = f"local.{name}"
     elif name not in {field.name for field in fields(Experiment)}:

@@ -20,8 +20,8 @@ from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
 from undrift.data.sources import dataset, own_data
-from undrift.experiment.instead import as_toml, instead
 from undrift.experiment.toml import Place, find_keys
+from undrift.experiment.unknown_settings import as_toml, instead
 from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS, OwnModel
 from undrift.training.losses import OwnLoss, loss
