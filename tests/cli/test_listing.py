@@ -10,11 +10,12 @@ import pytest
 
 from undrift.cli.app import main
 from undrift.cli.listing import KINDS, known
+from undrift.experiment.registry import OPTIMISERS
 
 MINE = """
 from dataclasses import dataclass
 
-from undrift.core import Algorithm, Part, real
+from undrift.core import Algorithm, Part, Struct, real
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ class Half(Algorithm):
 @dataclass(frozen=True)
 class Strict(Part):
     bound: float = real(gt=0)
+
+
+@dataclass(frozen=True)
+class Typo(Algorithm):
+    def update(self, s, mean, round):
+        return mean.dleta, Struct()
 
 
 class Net:
@@ -102,7 +109,10 @@ def test_a_composition_has_the_ranges_of_what_it_is_made_of(told: Any) -> None:
 def test_every_name_can_be_described(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     for name in known(kind):
         main(["list", kind, name])
-        assert capsys.readouterr().out.startswith(f"{name}\n")
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"{name}\n")
+        costs = kind == "algorithms" and name not in OPTIMISERS
+        assert ("\ncost of a round" in shown) == costs
 
 
 def test_your_own(told: Any) -> None:
@@ -112,6 +122,7 @@ def test_your_own(told: Any) -> None:
     assert half["cost"]["algorithm"] == "./mine.py:Half(rate=0.5)"
     _, bound = told("algorithms", "./mine.py:Strict")["parameters"]
     assert (bound["name"], bound["required"], bound["gt"]) == ("bound", True, 0)
+    assert told("./mine.py:Typo")["cost"] is None
     shape, width = told("models", "./mine.py:Net")["parameters"]
     assert (shape["required"], width["values"], width["default"]) == (True, "int", 8)
 

@@ -157,15 +157,13 @@ def _describe(kind: str, name: str, json_: bool) -> None:
 
 
 def _costs(name: str) -> Costs | None:
-    """What an algorithm costs; None for own code that is no algorithm, or lacks parameters."""
-    try:
-        made = algorithm(name)
-    except UndriftError:
-        return None
-
+    """What an algorithm costs; None where it cannot be made or run as it stands."""
     from undrift.cli.costs_shown import Costs  # only now, since this takes seconds
 
-    return Costs.of(made, None)
+    try:
+        return Costs.of(algorithm(name), None)
+    except Exception:  # whatever own code may raise; `undrift check` tells it
+        return None
 
 
 def _find(kind: str, name: str) -> tuple[str, str, Callable[..., Any]]:
