@@ -188,6 +188,12 @@ def test_what_is_not_toml_is_text(text: str) -> None:
         ({"locl.lr": 0.05}, "locl.lr=0.05: no setting is called 'locl'; did you mean 'local'?"),
         ({"round": 5}, "round=5: no setting is called 'round'; did you mean 'rounds'?"),
         ({"local.lrr": 1}, "local.lrr=1: no setting of Local is called 'lrr'; did you mean 'lr'?"),
+        (
+            {"local.momentum": 0.8},
+            "local.momentum=0.8: no setting of Local is called 'momentum'; wrap the algorithm: "
+            '"LocalOpt(fedavg, HeavyBall(beta=0.8))"',
+        ),
+        ({"learning_rate": 0.2}, "learning_rate=0.2: no setting is called 'learning_rate'; write "),
         ({"local.lr": -1}, "local.lr=-1: Local(lr=-1): lr must be a number > 0"),
         ({"partition.alpha": 0}, "partition.alpha=0: Dirichlet(alpha=0): alpha must be"),
         ({"algorithms": ["fedavg", "adabst"]}, "algorithms=['fedavg', 'adabst']: no algorithm"),
@@ -224,6 +230,7 @@ def test_a_mistake_in_the_file_is_not_blamed_on_a_change(
         ("alpha=0.1", "alpha=-1", ", line 8: Dirichlet(alpha=-1): alpha must be a number > 0"),
         ("lr = 0.1", "lr = 0", ", line 14: Local(lr=0): lr must be a number > 0"),
         ("epochs", "epoch", ", line 15: no setting of local is called 'epoch'; did you mean 'ep"),
+        ("epochs", "momentum", ", line 15: no setting of local is called 'momentum'; wrap the"),
         ("fedadam", "fedadm", ", line 5: no algorithm is called 'fedadm'; did you mean 'FedAdam'"),
         ("AdaBest(mu=0.05)", "FedAvg", ", lines 3 and 4: FedAvg() is named twice"),
         ('"fedavg"', "5", ', line 3: 5 is not an algorithm, such as "fedavg"'),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from undrift import Algorithm, FedAvg, LawBroken, Struct, UndriftError, check_algorithm
+from undrift import LAWS, Algorithm, FedAvg, LawBroken, Struct, UndriftError, check_algorithm
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,11 @@ def test_a_broken_law_is_named(algorithm: Algorithm, law: str) -> None:
 
 def test_dot_products_of_states_do_not_depend_on_their_addresses() -> None:
     check_algorithm(ComparesModels(), ["addresses"])
+
+
+def test_the_laws_that_hold_are_returned() -> None:
+    told = check_algorithm(FedAvg(), ["repeatable", "order"])
+    assert told == {name: LAWS[name].__doc__ for name in ("repeatable", "order")}
 
 
 def test_what_is_asked_must_make_sense() -> None:

@@ -310,3 +310,9 @@ def test_a_task_in_a_line() -> None:
     made = Task(nn.Linear(3, 2), dtype=torch.float64)
     assert repr(made) == "Task(Linear, cross_entropy, 8 parameters float64, cpu)"
     assert "MSELoss" in repr(Task(nn.Linear(3, 2), nn.MSELoss()))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", torch.device("cuda:99")])
+def test_a_device_that_is_not_there(device: str | torch.device) -> None:
+    with pytest.raises(UndriftError, match=rf"device='{device}' cannot be used here: \w.*the CPU$"):
+        Task(nn.Linear(2, 2), device=device)

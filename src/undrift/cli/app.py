@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownOptionError
 
 from undrift._version import __version__
 from undrift.config import UndriftError
@@ -62,6 +62,15 @@ COMMANDS = {
         "cite:cite",
         "Print BibTeX of undrift and of all that a run used: algorithms, parts, data, model.",
     ),
+    "new": (
+        "new:new",
+        "Write a file to start from: an algorithm with its test and an experiment, a part, "
+        "a model ...",
+    ),
+    "check": (
+        "check:check",
+        "Check an algorithm, yours or ours, against the laws that every algorithm must obey.",
+    ),
     "profile": ("profile:profile", "Show where the time of an experiment's rounds goes."),
     "cost": (
         "cost:cost",
@@ -103,6 +112,10 @@ def main(arguments: list[str] | None = None) -> None:
         command = [one for one in given if not one.startswith("-")][:1]
         application(command)(given, exit_on_error=False, print_error=False)
         sys.stdout.flush()
+    except UnknownOptionError as error:
+        from undrift.cli.flags import told
+
+        _fail(told(error, given))
     except (UndriftError, CycloptsError) as error:
         _fail(str(error))
     except KeyboardInterrupt:

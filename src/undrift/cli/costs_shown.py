@@ -40,6 +40,10 @@ class Costs:
         weights = {"bytes_down": sent.down.bytes(), "bytes_up": sent.up.bytes()}
         return cls(made, n, sizes, weights if parameters else {}, operations(made))
 
+    def multiples(self) -> dict[str, str]:
+        """What is sent and kept, as multiples of n."""
+        return {name: _multiples(*size.multiples(self.n)) for name, size in self.sizes.items()}
+
     def data(self) -> dict[str, Any]:
         """As plain data."""
         sizes = {name: size.multiples(self.n) for name, size in self.sizes.items()}
@@ -50,14 +54,23 @@ class Costs:
             **dataclasses.asdict(self.operations),
         }
 
+    def show(self, console: Console) -> None:
+        """The costs as a small table."""
+        sizes, done = self.multiples(), self.operations
+        table = RichTable("cost of a round", "client", "server", box=None, pad_edge=False)
+        table.add_row("sends", sizes["up"], f"{sizes['down']} to each client")
+        table.add_row("keeps", sizes["client_keeps"], sizes["server_keeps"])
+        table.add_row("computes", formula(done.client), formula(done.server))
+        console.print(table)
+        console.print(LEGEND, style="dim")
+
 
 def sizes_table(costs: Sequence[Costs]) -> Table:
     """What is sent and kept."""
     rows: list[Row] = []
     for one in costs:
         row: Row = {"algorithm": repr(one.algorithm)}
-        row |= {name: _multiples(*size.multiples(one.n)) for name, size in one.sizes.items()}
-        rows.append(row | one.bytes)
+        rows.append(row | one.multiples() | one.bytes)
     about = "n parameters; beside multiples of n, single numbers"
     return Table("Messages of a client, and memory between rounds", rows, (about,))
 

@@ -3,6 +3,7 @@
 from undrift.config.errors import UndriftError, at, shortened, unknown
 from undrift.config.fields import (
     Config,
+    Range,
     choice,
     flag,
     member,
@@ -14,6 +15,7 @@ from undrift.config.fields import (
 
 __all__ = [
     "Config",
+    "Range",
     "UndriftError",
     "at",
     "choice",

@@ -38,10 +38,10 @@ def shortened(value: Any) -> str:
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for an unknown name: the most similar one, and the list."""
+def unknown(kind: str, name: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
+    """The message for an unknown name: the most similar one, and all, or those to be listed."""
     options = sorted(known)
     folded = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), list(folded), n=1)
     guess = f"did you mean {folded[near[0]]!r}? " if near else ""
-    return f"no {kind} is called {shortened(name)}; {guess}known: {', '.join(options)}"
+    return f"no {kind} is called {shortened(name)}; {guess}known: {', '.join(listed or options)}"

@@ -18,6 +18,42 @@ Check = Callable[[Any], Any]
 """Returns the value, converted if necessary; raises ValueError that says what it must be."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values that a field takes, in its metadata as "range"; `str` completes "must be ...".
+
+    kind            what they are, such as "a number"
+    ge, gt, le, lt  bounds of numbers
+    choices         all values, where they are few
+    word            a text that stands for a number
+    optional        whether None is one too
+    """
+
+    kind: str
+    _: dataclasses.KW_ONLY
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    choices: tuple[Any, ...] = ()
+    word: str | None = None
+    optional: bool = False
+
+    def __str__(self) -> str:
+        bounds = ((">=", self.ge), (">", self.gt), ("<=", self.le), ("<", self.lt))
+        texts = [f"{sign} {bound:g}" for sign, bound in bounds if bound is not None]
+        text = " ".join([self.kind, " and ".join(texts)]).strip()
+        return f"{text}, or {self.word!r}" if self.word else text
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
+        )
+
+
 def real(
     default: Any = dataclasses.MISSING,
     *,
@@ -30,96 +66,103 @@ def real(
     word: str | None = None,
 ) -> Any:
     """A float field in a range, finite unless `infinite`, or a `word`; ints are converted."""
+    allowed = Range("a number", ge=ge, gt=gt, le=le, lt=lt, word=word, optional=optional)
 
     def check(value: Any) -> Any:
         if word is not None and value == word:
             return value
-        must = f"must be a number{_range(ge, gt, le, lt)}" + (f", or {word!r}" if word else "")
+        must = f"must be {allowed}"
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError(must)
         try:
             number = float(value)
         except OverflowError:
             raise ValueError(f"{must}, and not this large") from None
-        if math.isnan(number) or not _inside(number, ge, gt, le, lt):
+        if math.isnan(number) or number not in allowed:
             raise ValueError(must)
         if math.isinf(number) and not infinite:
             raise ValueError(f"{must}, and finite")
         return number
 
-    return _field(default, _or_none(check) if optional else check)
+    return _field(default, check, allowed)
 
 
 def whole(
     default: Any = dataclasses.MISSING, *, ge: int | None = None, optional: bool = False
 ) -> Any:
     """An int field with a lower bound."""
+    allowed = Range("a whole number", ge=ge, optional=optional)
 
     def check(value: Any) -> Any:
         number = isinstance(value, int) and not isinstance(value, bool)
-        if not number or not _inside(value, ge, None, None, None):
-            raise ValueError(f"must be a whole number{_range(ge, None, None, None)}")
+        if not number or value not in allowed:
+            raise ValueError(f"must be {allowed}")
         return value
 
-    return _field(default, _or_none(check) if optional else check)
+    return _field(default, check, allowed)
 
 
 def wholes(default: tuple[int, ...], *, ge: int | None = None) -> Any:
     """A field for a tuple of ints, each with a lower bound."""
+    allowed = Range("a tuple of whole numbers", ge=ge)
 
     def check(value: Any) -> Any:
         numbers = tuple(value) if isinstance(value, tuple | list) else (None,)
-        if not all(type(one) is int and _inside(one, ge, None, None, None) for one in numbers):
-            raise ValueError(f"must be a tuple of whole numbers{_range(ge, None, None, None)}")
+        if not all(type(one) is int and one in allowed for one in numbers):
+            raise ValueError(f"must be {allowed}")
         return numbers
 
-    return _field(default, check)
+    return _field(default, check, allowed)
 
 
 def text(default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
     """A non-empty string field."""
+    allowed = Range("a text", optional=optional)
 
     def check(value: Any) -> Any:
         if not isinstance(value, str) or not value:
-            raise ValueError("must be a text")
+            raise ValueError(f"must be {allowed}")
         return value
 
-    return _field(default, _or_none(check) if optional else check)
+    return _field(default, check, allowed)
 
 
 def choice(default: str | int, *others: str | int) -> Any:
     """A field with a fixed list of values; the first is the default."""
     options = (default, *others)
+    allowed = Range(f"one of {', '.join(map(repr, options))}", choices=options)
 
     def check(value: Any) -> Any:
         if not any(value == option and type(value) is type(option) for option in options):
-            raise ValueError(f"must be one of {', '.join(map(repr, options))}")
+            raise ValueError(f"must be {allowed}")
         return value
 
-    return _field(default, check)
+    return _field(default, check, allowed)
 
 
 def flag(default: bool) -> Any:
     """A field that is True or False."""
+    allowed = Range("True or False", choices=(True, False))
 
     def check(value: Any) -> Any:
         if not isinstance(value, bool):
-            raise ValueError("must be True or False")
+            raise ValueError(f"must be {allowed}")
         return value
 
-    return _field(default, check)
+    return _field(default, check, allowed)
 
 
 def member(kind: type[Any], default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
     """A field that holds another `Config` of the given kind."""
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    allowed = Range(f"{article} {kind.__name__}", optional=optional)
 
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
-            article = "an" if kind.__name__[0] in "AEIOU" else "a"
-            raise ValueError(f"must be {article} {kind.__name__}")
+            raise ValueError(f"must be {allowed}")
         return value
 
-    return _field(default, _or_none(check) if optional else check)
+    return _field(default, check, allowed)
 
 
 class Config:
@@ -161,8 +204,9 @@ class Config:
         return f"{reference(type(self)) or type(self).__name__}({', '.join(shown)})"
 
 
-def _field(default: Any, check: Check) -> Any:
-    return dataclasses.field(default=default, metadata={"check": check})
+def _field(default: Any, check: Check, allowed: Range) -> Any:
+    check = _or_none(check) if allowed.optional else check
+    return dataclasses.field(default=default, metadata={"check": check, "range": allowed})
 
 
 def _or_none(check: Check) -> Check:
@@ -175,20 +219,3 @@ def _or_none(check: Check) -> Check:
             raise ValueError(f"{error}, or None") from None
 
     return checked
-
-
-def _inside(
-    value: float, ge: float | None, gt: float | None, le: float | None, lt: float | None
-) -> bool:
-    return (
-        (ge is None or value >= ge)
-        and (gt is None or value > gt)
-        and (le is None or value <= le)
-        and (lt is None or value < lt)
-    )
-
-
-def _range(ge: float | None, gt: float | None, le: float | None, lt: float | None) -> str:
-    bounds = ((">=", ge), (">", gt), ("<=", le), ("<", lt))
-    text = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
-    return f" {text}" if text else ""

@@ -15,7 +15,7 @@ from undrift.core import Algorithm, Part
 OPTIMISERS = ("SGD", "HeavyBall", "SGDm", "Adagrad", "RMSProp", "Adam", "Yogi", "Plateau")
 
 
-def _around_fedavg(part: Callable[..., object]) -> Callable[..., object]:
+def around_fedavg(part: Callable[..., object]) -> Callable[..., object]:
     """The part, with FedAvg as its default inner algorithm."""
 
     @functools.wraps(part)
@@ -26,11 +26,16 @@ def _around_fedavg(part: Callable[..., object]) -> Callable[..., object]:
     return make if takes_inner else part
 
 
-NAMES: dict[str, Callable[..., object]] = {
-    **{name: getattr(algorithms, name) for name in algorithms.__all__},
-    **{name: _around_fedavg(getattr(parts, name)) for name in parts.__all__},
-    **{name: getattr(optim, name) for name in OPTIMISERS},
+_PARTS = {name: getattr(parts, name) for name in parts.__all__}
+GROUPS: dict[str, dict[str, Callable[..., object]]] = {
+    "algorithms": {name: getattr(algorithms, name) for name in algorithms.__all__},
+    "parts": {name: around_fedavg(one) for name, one in _PARTS.items() if isinstance(one, type)},
+    "compositions": {name: one for name, one in _PARTS.items() if not isinstance(one, type)},
+    "optimisers": {name: getattr(optim, name) for name in OPTIMISERS},
 }
+"""What algorithms are written with; a composition is a name for FedAvg inside a part."""
+
+NAMES = {name: made for group in GROUPS.values() for name, made in group.items()}
 
 ELSEWHERE = {
     "lr": "clients' step size is that of local work (local.lr, --lr), and the server's that of "
@@ -46,7 +51,7 @@ def algorithm(text: str) -> Algorithm:
     """
     plain = re.sub("(?i)scaffold/m", "SCAFFOLDm", text)
     plain = re.sub(r"(?i)(?<![\w./:-])local-only(?![\w./:-])", "LocalOnly", plain)
-    made = parse(plain, NAMES, elsewhere=ELSEWHERE)
+    made = parse(plain, NAMES, elsewhere=ELSEWHERE, adapt=around_fedavg)
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")
     return made

@@ -20,6 +20,7 @@ from undrift.config.expressions import parse
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.source import DataSet
 from undrift.experiment.toml import Place, find_keys
+from undrift.experiment.unknown_settings import as_toml, instead
 from undrift.federation.sampling import SAMPLERS
 from undrift.models import MODELS, OwnModel
 from undrift.training.losses import OwnLoss, loss
@@ -121,7 +122,7 @@ class SettingsFile:
                 continue
             self._called(flag, value, name)
             with self.blame():
-                _known("setting", [name], self.known)
+                _known("setting", {name: value}, self.known)
                 _refuse_huge(value, name)
             self.values[name] = value
         for name, new in parts.items():
@@ -290,14 +291,17 @@ def _not_toml(text: str, message: str) -> str:
     return f", line {line}, column {column}: not valid TOML: {reason}"
 
 
-def _known(kind: str, given: Any, known: Any) -> None:
+def _known(kind: str, given: Mapping[str, Any], known: Any) -> None:
     """Raise for the first unknown name."""
-    for name in given:
+    local = [field.name for field in fields(Local)]
+    for name, value in given.items():
         if name not in known:
-            inside = {field.name for field in fields(Local)} if kind == "setting" else ()
             with at(name):
-                if name in inside:
+                if kind == "setting" and name in local:
                     raise UndriftError(f"{name} belongs to [local]; write local.{name}")
+                hint = instead(name, str(value), as_toml)
+                if hint and kind.lower() in ("setting", "setting of local"):
+                    raise UndriftError(f"no {kind} is called {name!r}; {hint}")
                 raise UndriftError(unknown(kind, name, known))
 
 

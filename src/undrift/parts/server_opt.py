@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import Signature, signature
-from typing import Any
+from inspect import Signature, getdoc, signature
+from typing import Any, Literal
 
 from undrift.algorithms.fedavg import FedAvg
 from undrift.core import Part, RoundFacts, Struct, UndriftError, Vector, Weights, member
@@ -48,11 +48,16 @@ class ServerOpt(Part):
 
 
 def FedAvgM(
-    beta: float = 0.9, lr: float = 1.0, *, form: str = "heavy_ball", weights: Weights = "samples"
+    beta: float = 0.9,
+    lr: float = 1.0,
+    *,
+    form: Literal["heavy_ball", "ema"] = "heavy_ball",
+    weights: Weights = "samples",
 ) -> ServerOpt:
     """FedAvg with server momentum, m <- beta m + g; form="ema" has beta m + (1 - beta) g.
 
-    Reference: Hsu et al., as in ServerOpt, https://arxiv.org/abs/1909.06335.
+    Reference: Hsu et al., Measuring the effects of non-identical data distribution for federated
+    visual classification, 2019, https://arxiv.org/abs/1909.06335.
 
     >>> undrift.algorithm("FedAvgM(beta=0.5)")
     ServerOpt(FedAvg(), HeavyBall(beta=0.5))
@@ -73,9 +78,13 @@ def _fedopt(optimiser: type[Optimiser]) -> Callable[..., ServerOpt]:
     options = [parameter for name, parameter in inner.items() if name not in own]
     make.__signature__ = Signature([own["lr"], own["weights"], *options])  # type: ignore[attr-defined]
     make.__name__ = f"Fed{optimiser.__name__}"
-    make.__doc__ = f"""FedAvg with {optimiser.__name__} on the server; options as there.
+    rule, *_ = (getdoc(optimiser) or "").split("\n")
+    make.__doc__ = f"""FedAvg with {optimiser.__name__} on the server.
 
-    Reference: Reddi et al., as in ServerOpt, https://arxiv.org/abs/2003.00295.
+    {rule}
+
+    Reference: Reddi et al., Adaptive federated optimization, ICLR 2021,
+    https://arxiv.org/abs/2003.00295.
 
     >>> undrift.algorithm("{make.__name__}(lr=0.1)")
     ServerOpt(FedAvg(), {optimiser.__name__}(lr=0.1))

@@ -50,7 +50,15 @@ class Task:
         predicts = predicts or PREDICTS.get(str(loss), "values")
         self.classifies = predicts == "classes"
         self.predicts = predicts != "values"
-        model = copy.deepcopy(model).to(device=device, dtype=dtype)
+        try:
+            model = copy.deepcopy(model).to(device=device, dtype=dtype)
+        except (AssertionError, RuntimeError) as error:  # torch says the first of a missing CUDA
+            if device == "cpu":
+                raise
+            why = str(error).partition("\n")[0]
+            raise UndriftError(
+                f"device={str(device)!r} cannot be used here: {why}; leave it out for the CPU"
+            ) from None
         self._buffers = _buffers(model)
         trained = {k: p for k, p in model.named_parameters() if p.requires_grad}
         if not trained:

@@ -1,0 +1,54 @@
+"""Flags that people type and that do not exist: what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from cyclopts import UnknownOptionError
+
+
+def told(error: UnknownOptionError, given: Sequence[str]) -> str:
+    """The message for an unknown option, where `given` was typed."""
+    command = (error.command_chain or ("",))[0]
+    if command not in ("compare", "demo", "run"):
+        return str(error)
+
+    from undrift.experiment.unknown_settings import instead  # not for help and the like
+
+    flag, _, value = (error.token.keyword or error.token.value).partition("=")
+    if not value and flag in given:
+        value, *_ = [*given[given.index(flag) + 1 :], ""]
+    name = flag.lstrip("-")
+    if command == "run":
+        hint = instead(name, value, _change) or _setting(name, value)
+    else:
+        hint = instead(name, value, _flag)
+    return f"{flag} is not an option of undrift {command}; {hint}" if hint else str(error)
+
+
+def _flag(setting: str, value: str) -> str:
+    return f"--{setting.removeprefix('local.').replace('_', '-')} {_quoted(value)}"
+
+
+def _change(setting: str, value: str) -> str:
+    return f"--set {_quoted(f'{setting}={value}')}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if set(text) & set("([ ") else text
+
+
+def _setting(name: str, value: str) -> str | None:
+    """How `undrift run` sets what is a flag of `undrift compare`."""
+    from undrift.experiment.experiment import Experiment
+    from undrift.training.work import Local
+
+    name = name.replace("-", "_")
+    if name in {field.name for field in fields(Local)}:
+        name = f"local.{name}"
+    elif name not in {field.name for field in fields(Experiment)}:
+        return None
+    if name == "seeds" and value.isdecimal():  # there, a number of them
+        value = str([*range(int(value))])
+    return f"write {_change(name, value or 'VALUE')}"
