@@ -248,7 +248,26 @@ def test_samples_in_memory_tell_themselves_apart(tmp_path: Path) -> None:
     ],
 )
 def test_copies_in_batches_are_told(options: dict[str, Any], says: str | None) -> None:
-    made = experiment(local=Local(**options))
+    made = experiment(algorithms=["fedavg"], local=Local(**options))
     _, data = made.check()
-    advice = made.advice(data)
-    assert advice is None if says is None else says in (advice or "")
+    advice = list(made.advice(data))
+    assert advice == [] if says is None else says in advice[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "clients", "told"),
+    [
+        ("adabest(beta=0.91)", 5, True),
+        ("adabest(beta=0.9)", 5, False),
+        ("fedglad+adabest", 5, True),
+        ("adabest(beta='auto')", 5, False),
+        ("fedglad(extrapolate(fedavg, beta=0.6))", 1, True),
+        ("adabest(beta=1.0)", 22, False),
+        ("fedavg", 1, False),
+    ],
+)
+def test_a_beta_that_may_grow_is_told(name: str, clients: int, told: bool) -> None:
+    made = experiment(algorithms=[name], sampler=Uniform(clients))
+    _, data = made.check()
+    advice = " ".join(made.advice(data))
+    assert ("may let the model grow" in advice) == told

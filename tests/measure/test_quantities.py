@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 def test_the_table_lists_what_a_run_with_everything_on_measures(tmp_path: Path) -> None:
     made = Experiment(
-        algorithms=(FedGLAD(AdaBest()),),
+        algorithms=(FedGLAD(AdaBest(beta="auto")),),
         data=Digits(),
         partition=IID(clients=6),
         model=Linear(),

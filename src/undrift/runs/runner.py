@@ -102,7 +102,7 @@ def run(
         chosen, prepared = _engine(files, engine, workers, first, experiment)
         note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
         yield Event("start", note=prepared.about)
-        for advice in filter(None, (note, first[1].note, experiment.advice(first[1]))):
+        for advice in filter(None, (note, first[1].note, *experiment.advice(first[1]))):
             yield Event("note", note=advice)
         for trial in trials:
             if trial not in left:
