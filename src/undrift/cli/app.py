@@ -33,6 +33,10 @@ COMMANDS = {
         "resume:resume",
         "Go on with a run that was interrupted, from its last checkpoint.",
     ),
+    "extend": (
+        "extend:extend",
+        "Let a run grow by seeds, rounds or algorithms; only what is missing is run.",
+    ),
     "fork": (
         "fork:fork",
         "Start a new run from the state that another one had after a round.",

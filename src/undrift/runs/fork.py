@@ -14,12 +14,12 @@ from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm, labels
-from undrift.federation.rounds import State, start
+from undrift.federation.rounds import State
 from undrift.runs import checkpoint
 from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.identity import own_code, stored_experiment, stored_sessions
 from undrift.runs.layout import checkpoint_files, origin_file, round_of, trial_folder
-from undrift.runs.origin import carry, first_state
+from undrift.runs.origin import first_state, refuse_unfit
 from undrift.runs.runner import engine_of
 from undrift.runs.trial import Trial
 from undrift.system.files import writing
@@ -72,10 +72,7 @@ def plant(
         source = algorithm(origin.algorithm)
     engine = make_engine(engine_of(stored_sessions(run)))  # its rounding is part of the state
     first = experiment.check()
-    task, data = first
-    empty = start(source, task, data, experiment.sampler)
-    for made in experiment.algorithms:  # raises before anything is written
-        carry(empty, source, made, task, fresh=origin.fresh)
+    refuse_unfit(experiment, source, *first)  # before anything is written
     with RunFolder(folder, experiment, *first, command) as files:
         for seed in experiment.seeds:
             path = origin_file(files.folder, seed)
@@ -84,7 +81,7 @@ def plant(
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             short = replace(other, rounds=origin.round, every=origin.round)
             trial = Trial(short, source, seed, task, data, engine)
-            state = _nearest(trial_folder(run, trial_name(other, source, seed)), origin.round)
+            state = _nearest(trial_folder(run, trial_name(run, other, source, seed)), origin.round)
             if state is None and other.origin:
                 state = first_state(other.origin, run, seed, source, task)
             state = state or trial.start()

@@ -48,14 +48,24 @@ HOLDS = {file.filename: file.holds for file in RunFile}
 """File name → what the file holds."""
 
 
+MODEL = ".safetensors"
+
+
 def model_file(run: Path, trial: str) -> Path:
     """The model that a trial ended with."""
-    return run / RunFile.MODELS / f"{trial}.safetensors"
+    return run / RunFile.MODELS / f"{trial}{MODEL}"
 
 
 def origin_file(run: Path, seed: int) -> Path:
     """The state that the trials of a forked run start from, on one seed."""
     return run / RunFile.ORIGIN / f"seed{seed}.safetensors"
+
+
+def trial_named(run: Path, place: int, seed: int) -> str | None:
+    """The name that the files of a trial have already, by its algorithm's place in the list."""
+    name = f"{place}-*-seed{seed}"
+    found = [*(run / RunFile.CHECKPOINTS).glob(name), *model_file(run, "").parent.glob(f"{name}.*")]
+    return min((path.name.removesuffix(MODEL) for path in found), default=None)
 
 
 def trial_folder(run: Path, trial: str) -> Path:

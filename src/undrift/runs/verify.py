@@ -14,21 +14,15 @@ from typing import Any
 import numpy as np
 
 from undrift.config import UndriftError
-from undrift.experiment.experiment import settings_hash
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import TrialKey, is_failure, is_session
+from undrift.runs.identity import stored_hash
 from undrift.runs.layout import RunFile, checkpoint_files
 from undrift.runs.reading import read_experiment, read_names
 from undrift.runs.rows import Tally, read_rows
 from undrift.runs.tensor_file import Content, checksum, read_tensors
 from undrift.system.files import Damaged
 from undrift.system.lock import holder
-
-FACTS = (
-    *("format", "hash", "version", "name", "command", "clients", "train_samples", "test_samples"),
-    *("checksum", "classes", "parameters", "groups"),
-)
-"""Entries of experiment.json that are not settings, and so not part of the hash."""
 
 COPY = "restore it from a backup"
 AGAIN = "`undrift resume` computes it again"
@@ -84,7 +78,7 @@ def verify(run: Path) -> Verified:
     except UndriftError as error:
         found.add(settings, f"cannot be read: {error}", COPY)
         return found
-    if experiment.get("hash") != _hash(experiment, list(names)):
+    if experiment.get("hash") != stored_hash(experiment, names.keys()):
         found.add(settings, "its settings do not match its hash", COPY)
     sums = Checksums(run)
     found.unsummed = not sums.files
@@ -102,12 +96,6 @@ def verify(run: Path) -> Verified:
     for path in sorted((run / RunFile.ORIGIN).glob("*.safetensors")):
         _checkpoint(found, path, "remove it, and `undrift fork` writes it again")
     return found
-
-
-def _hash(experiment: dict[str, Any], names: list[str]) -> str:
-    """The hash of the settings, as `Experiment.hash`."""
-    settings = {key: value for key, value in experiment.items() if key not in FACTS}
-    return settings_hash(settings | {"algorithms": names})
 
 
 def _files(found: Verified, sums: Checksums) -> None:
