@@ -301,7 +301,7 @@ Shown = pytest.CaptureFixture[str]
 def test_the_command(kept: Path, whole: Path, capsys: Shown) -> None:
     main(["verify", str(kept / "whole"), str(kept / "half")])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("whole: sound (1 models, 4 rows, 1 failures, 3 checkpoints)")
+    assert lines[0].endswith("whole: sound (1 models, 4 rows, 1 failures, 2 checkpoints)")
     assert lines[1].endswith("half: sound (2 rows, 0 failures, 2 checkpoints)")
     flip(whole / MODEL, -1)
     with pytest.raises(SystemExit) as stopped:

@@ -45,6 +45,11 @@ COMMANDS = {
         "verify:verify",
         "Check that nothing in runs was damaged: settings, rows, failures, models and checkpoints.",
     ),
+    "prune": (
+        "prune:prune",
+        "Remove checkpoints that are not needed; results, models and reports stay.",
+    ),
+    "rm": ("rm:rm", "Remove runs, with all that belongs to them."),
     "report": (
         "report:report",
         "Make one page, figures and tables of one or several run directories.",

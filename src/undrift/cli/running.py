@@ -52,6 +52,7 @@ class Options:
 
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
+    from undrift.cli.size import advice
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
     from undrift.runs.runner import run as go
@@ -89,6 +90,8 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     for name in options.track:
         console.print(f"{name}: {folder / name}", soft_wrap=True)
     console.print(f"report: {page}", soft_wrap=True)
+    if note := advice(folder):
+        console.print(note, soft_wrap=True)
 
 
 def this_command() -> str:

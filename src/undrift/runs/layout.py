@@ -21,7 +21,10 @@ class RunFile(Enum):
     PARTITION = "partition.json", "samples of each class per client, first seed"
     FAILURES = "failures.json", "trials that ended early, and why"
     LOG = "run.log", "what happened when"
-    CHECKPOINTS = "checkpoints", "last two states of every trial; not needed by a finished run"
+    CHECKPOINTS = (
+        "checkpoints",
+        "last states of the trials; a finished run needs them to be extended",
+    )
     MODELS = "models", "deployed models, by parameter names, as safetensors"
     CHECKSUMS = "checksums.json", "SHA-256 of models and settings, CRC-32 of rows and failures"
     ORIGIN = "origin", "states of the run that this one was forked from"

@@ -265,12 +265,20 @@ class TrialRun:
         return first_state(origin, *where, self.algorithm, trial.task, self.folder)
 
     def _finish(self, trial: Trial, state: State) -> None:
-        """Write the failure, or the last checkpoint and then the final model."""
+        """Write the failure, or the last checkpoint and then the final model; keep one state."""
         if trial.failure:
             self.files.end(self.place, state.t, trial.failure)
             self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
-            return
-        self._save(trial, state)
+        else:
+            self._save(trial, state)
+            self._deploy(trial, state)
+            self.files.log(f"{self.name} is done")
+        for old in checkpoint_files(self.folder)[1:]:
+            with writing(old):
+                old.unlink()
+
+    def _deploy(self, trial: Trial, state: State) -> None:
+        """Write the final model."""
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
         tensors = trial.task.parameters(x) | trial.task.unpack(state.buffers)
         content = serialize({name: t.detach().cpu().clone() for name, t in tensors.items()})
@@ -279,7 +287,6 @@ class TrialRun:
         replace_file(self.model, content)
         self.files.sums.cover(self.model, content)
         self.files.seal(self.place, state.t)
-        self.files.log(f"{self.name} is done")
 
     def _save(self, trial: Trial, state: State) -> None:
         """Write a checkpoint, and keep the one before it in case this one is damaged.
