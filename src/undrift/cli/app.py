@@ -45,6 +45,10 @@ COMMANDS = {
         "verify:verify",
         "Check that nothing in runs was damaged: settings, rows, failures, models and checkpoints.",
     ),
+    "export": (
+        "export:export",
+        "Write the deployed model of a run to a file, with what is known about it.",
+    ),
     "prune": (
         "prune:prune",
         "Remove checkpoints that are not needed; results, models and reports stay.",

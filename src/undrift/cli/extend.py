@@ -11,8 +11,6 @@ from cyclopts import Parameter
 from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
 from undrift.cli.whole import Whole
-from undrift.runs.extend import extended
-from undrift.runs.identity import last_data_dir
 
 
 def extend(
@@ -48,5 +46,8 @@ def extend(
     code
         A file of your own that the run uses, such as ./mine.py, if you have not run it here before.
     """
+    from undrift.runs.extend import extended
+    from undrift.runs.identity import last_data_dir
+
     larger = extended(run, seeds=seeds, rounds=rounds, algorithms=algorithm, code=code)
     go(larger, run, replace(options, data_dir=options.data_dir or last_data_dir(run)))

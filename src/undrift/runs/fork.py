@@ -48,7 +48,7 @@ def forked(
     first = other.origin.round if other.origin else 1
     if not first <= round <= other.rounds:
         raise UndriftError(f"--at {round}: {run} has the rounds {first} to {other.rounds}")
-    made = _chosen(run, other, source)
+    made = chosen(run, other, source, "--source")
     origin = Origin(other.hash, repr(made), round, fresh=fresh)
     last = other.rounds if rounds is None else rounds
     if last <= round:
@@ -110,18 +110,21 @@ def _nearest(folder: Path, round: int) -> State | None:
     return None
 
 
-def _chosen(run: Path, experiment: Experiment, name: str | None) -> Algorithm:
-    """The algorithm of a run with this label or name; the only one if no name is given."""
+def chosen(run: Path, experiment: Experiment, name: str | None, option: str) -> Algorithm:
+    """The algorithm of a run with this label or name; the only one if no name is given.
+
+    option  that gives the name, for errors
+    """
     known = dict(zip(labels(experiment.algorithms), experiment.algorithms, strict=True))
     if name is None and len(known) == 1:
         return experiment.algorithms[0]
     if name is None:
         raise UndriftError(
-            f"{run} has several algorithms; say whose state with --source: {', '.join(known)}"
+            f"{run} has several algorithms; say which with {option}: {', '.join(known)}"
         )
     for made in experiment.algorithms:
         if repr(made) == name:
             return made
     if name not in known:
-        raise UndriftError("--source: " + unknown("algorithm of the run", name, known))
+        raise UndriftError(f"{option}: " + unknown("algorithm of the run", name, known))
     return known[name]

@@ -24,6 +24,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import State, prepare
 from undrift.runs import checkpoint
+from undrift.runs.deployed import about, metadata
 from undrift.runs.entries import Row, TrialKey
 from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.identity import own_code
@@ -281,7 +282,9 @@ class TrialRun:
         """Write the final model."""
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
         tensors = trial.task.parameters(x) | trial.task.unpack(state.buffers)
-        content = serialize({name: t.detach().cpu().clone() for name, t in tensors.items()})
+        facts = about(self.files.experiment, self.algorithm, self.seed, state.t, trial.data)
+        own = {name: t.detach().cpu().clone() for name, t in tensors.items()}
+        content = serialize(own, metadata(facts))
         with writing(self.model):
             self.model.parent.mkdir(exist_ok=True)
         replace_file(self.model, content)
