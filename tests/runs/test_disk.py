@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.runs.test_extend import LARGE, assert_same, experiment, play, rows
+from tests.runs.test_extend import (
+    LARGE,
+    Killed,
+    assert_same,
+    deadly,
+    experiment,
+    play,
+    rows,
+    same,
+    states,
+)
 from undrift.cli.app import main
-from undrift.runs import disk
+from undrift.runs import checkpoint, disk
 from undrift.runs.fork import forked, plant
 from undrift.runs.runner import run
+from undrift.runs.tensor_file import dead_bytes
 from undrift.runs.verify import verify
 from undrift.system.lock import Lock
 
@@ -185,3 +199,61 @@ def test_a_large_run_says_its_size(done: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(size, "LARGE", 1000)
     assert f"undrift prune --all {done}" in str(size.advice(done))
     assert [size.said(n) for n in (0, 999, 1500, 759e6)] == ["0 B", "999 B", "1.50 kB", "759 MB"]
+
+
+def slabs(run: Path) -> int:
+    return sum(path.stat().st_size for path in run.rglob("*.slab"))
+
+
+def needed(run: Path) -> int:
+    return sum(dead_bytes(path)[1] for path in run.rglob("round-*.safetensors"))
+
+
+ALL = {"algorithms": ["adabest"], "sampler": "Uniform(6)"}  # every round changes all records
+
+
+@pytest.fixture
+def loose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run whose slabs have records of earlier states, as those of earlier versions have."""
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "compact", lambda path: None)
+        play(tmp_path / "loose", experiment(**ALL), save_every=0.0)
+    assert slabs(tmp_path / "loose") > 2 * needed(tmp_path / "loose")
+    return tmp_path / "loose"
+
+
+def assert_compact(run: Path, before: dict[str, dict[str, Any]]) -> None:
+    assert slabs(run) == needed(run)
+    assert verify(run).problems == []
+    after = states(run)
+    for name, state in before.items():
+        assert [key for key in state if not same(state[key], after[name][key])] == []
+
+
+def test_records_that_only_older_states_need_go(loose: Path, tmp_path: Path) -> None:
+    before, dead = states(loose), slabs(loose) - needed(loose)
+    assert disk.prune(loose, dry_run=True) == dead
+    assert disk.prune(loose) == dead
+    assert_compact(loose, before)
+    assert disk.prune(loose) == 0
+    at_once = play(tmp_path / "at once", experiment(**ALL, rounds=7), save_every=0.0)
+    assert slabs(tmp_path / "at once") == needed(tmp_path / "at once")  # by itself
+    assert at_once[-1].kind == "end"
+    play(loose, experiment(**ALL, rounds=7), save_every=0.0)
+    assert_same(loose, tmp_path / "at once")
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_kill_while_records_are_copied_loses_nothing(
+    number: int, loose: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = states(loose)
+    with monkeypatch.context() as patch:
+        countdown = [number]
+        for name in ("replace", "rmdir", "unlink"):
+            patch.setattr(os, name, deadly(getattr(os, name), countdown))
+        with contextlib.suppress(Killed):
+            disk.prune(loose)
+    assert verify(loose).problems == []
+    disk.prune(loose)
+    assert_compact(loose, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from undrift.config import UndriftError
@@ -18,7 +18,8 @@ from undrift.runs.layout import (
 )
 from undrift.runs.reading import is_folder, missing, read_experiment, read_failures, read_names
 from undrift.runs.rows import Tally, read_rows
-from undrift.system.files import writing
+from undrift.runs.tensor_file import dead_bytes
+from undrift.system.files import Damaged, writing
 from undrift.system.lock import Lock
 
 WORKING = (".lock", ".pid", f"{RunFile.METRICS}.unused")
@@ -72,13 +73,27 @@ def prune(run: Path, *, everything: bool = False, dry_run: bool = False) -> int:
     with closing(Lock(run)), writing(run):
         freed = 0
         for folder in _done(run):
-            _, *older = checkpoint_files(folder) or [folder]
+            states = checkpoint_files(folder)
             unused = folder.glob("*.unused")  # damaged ones, set aside when the run was resumed
-            for path in [folder] if everything else [*older, *unused]:
+            for path in [folder] if everything else [*states[1:], *unused]:
                 freed += size(path)
                 if not dry_run:
                     _remove(path)
+            if states and not everything:
+                freed += _compact(states[0], dry_run)
     return freed
+
+
+def _compact(path: Path, dry_run: bool) -> int:
+    """Remove client records that a last state does not need; returns the bytes that they take."""
+    with suppress(Damaged):  # `undrift verify` tells
+        dead, _ = dead_bytes(path)
+        if dead > 0 and not dry_run:
+            from undrift.runs.checkpoint import compact
+
+            compact(path)
+        return max(dead, 0)
+    return 0
 
 
 def _done(run: Path) -> Iterator[Path]:

@@ -38,6 +38,7 @@ from undrift.runs.layout import (
 )
 from undrift.runs.origin import first_state, refuse_unfit
 from undrift.runs.reading import read_experiment
+from undrift.runs.tensor_file import dead_bytes
 from undrift.runs.trial import Trial
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.signals import uninterrupted
@@ -249,6 +250,7 @@ class TrialRun:
             raise
         finally:
             state.close()
+        self._compact()
         yield self.event("end", reached, note=trial.failure)
 
     def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
@@ -277,6 +279,14 @@ class TrialRun:
         for old in checkpoint_files(self.folder)[1:]:
             with writing(old):
                 old.unlink()
+
+    def _compact(self) -> None:
+        """Drop the records of older states from the files of the last one, if they are the most."""
+        for path in checkpoint_files(self.folder)[:1]:
+            with suppress(UndriftError):  # the trial is done; `undrift prune` tries it again
+                dead, live = dead_bytes(path)
+                if dead > live:
+                    checkpoint.compact(path)
 
     def _deploy(self, trial: Trial, state: State) -> None:
         """Write the final model."""

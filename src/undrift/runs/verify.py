@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from undrift.runs.identity import stored_hash
 from undrift.runs.layout import RunFile, checkpoint_files
 from undrift.runs.reading import read_experiment, read_names
 from undrift.runs.rows import Tally, read_rows
-from undrift.runs.tensor_file import Content, checksum, read_tensors
+from undrift.runs.tensor_file import Content, checksum, read_tensors, record_fields
 from undrift.system.files import Damaged
 from undrift.system.lock import holder
 
@@ -205,7 +203,7 @@ def _checkpoint(found: Verified, path: Path, mend: str) -> None:
 
 def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
     """Check the records of a store that a checkpoint refers to."""
-    fields = list(_fields(json.loads(bytes(tensors[f"{place}.form"].data))))
+    fields = record_fields(tensors[f"{place}.form"])
     columns = {
         name: np.frombuffer(tensors[f"{place}.{name}"].data, np.int64)
         for name in ("ids", "slots", "sums")
@@ -223,13 +221,3 @@ def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
                         raise Damaged(f"needs the record of client {client} in {slab}, damaged")
         except OSError as error:
             raise Damaged(f"needs {slab}, which cannot be read ({error.strerror})") from None
-
-
-def _fields(form: dict[str, Any], place: str = "") -> Iterator[tuple[str, int]]:
-    """The tensors of a record, with their sizes in bytes."""
-    for name, kind in form.items():
-        if isinstance(kind, dict):
-            yield from _fields(kind, f"{place}{name}.")
-        elif isinstance(kind, list):
-            bits = re.search(r"\d+", kind[0])
-            yield f"{place}{name}", math.prod(kind[1:]) * (int(bits[0]) // 8 if bits else 1)
