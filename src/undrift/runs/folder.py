@@ -228,6 +228,9 @@ class RunFolder:
 
         The model first of these: with all rows of a longer run, it would look like its last one.
         """
+        if self.sums.wrong(model):  # first: without its checksum it could pass for a sound one
+            with writing(model):
+                model.unlink(missing_ok=True)
         self.sums.forget(model)
         self.sums.failures.pop(place, None)
         if place in self.sums.rows:

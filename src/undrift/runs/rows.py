@@ -70,7 +70,10 @@ class MetricsFile:
     """
 
     def __init__(
-        self, folder: Path, trials: Container[TrialKey], fitted: Callable[[Row], Row | None]
+        self,
+        folder: Path,
+        trials: Container[TrialKey],
+        fitted: Callable[[Row], Row | None] = lambda row: row,
     ) -> None:
         self.path, self.trials, self.fitted = folder / RunFile.METRICS, trials, fitted
         self.tally, self.notes, self.unfit = Tally(), list[str](), set[TrialKey]()
