@@ -155,6 +155,26 @@ def test_a_model_is_made_again_from_the_last_checkpoint(whole: Path) -> None:
     )
 
 
+def test_a_damaged_model_is_never_left_without_its_checksum(
+    kept: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip(whole / MODEL, -1)
+    unlink = Path.unlink
+
+    def crash(path: Path, missing_ok: bool = False) -> None:
+        if path == whole / MODEL:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", crash)
+        with pytest.raises(KeyboardInterrupt):
+            play(whole)
+    assert [problem.file for problem in verify(whole).problems] == [MODEL]
+    play(whole)
+    assert results(whole) == results(kept / "whole")
+
+
 def test_rows_of_a_failure_without_checksums_are_measured_again(kept: Path, whole: Path) -> None:
     (whole / "checksums.json").unlink()
     lines = (whole / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -303,7 +323,7 @@ Shown = pytest.CaptureFixture[str]
 def test_the_command(kept: Path, whole: Path, capsys: Shown) -> None:
     main(["verify", str(kept / "whole"), str(kept / "half")])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("whole: sound (1 models, 4 rows, 1 failures, 3 checkpoints)")
+    assert lines[0].endswith("whole: sound (1 models, 4 rows, 1 failures, 2 checkpoints)")
     assert lines[1].endswith("half: sound (2 rows, 0 failures, 2 checkpoints)")
     flip(whole / MODEL, -1)
     with pytest.raises(SystemExit) as stopped:

@@ -126,7 +126,7 @@ def test_memories_that_differ_are_refused_unless_they_begin_anew(
     ("options", "says"),
     [
         ({"round": 11, "source": "AdaBest"}, "has the rounds 1 to 10"),
-        ({"round": 5}, "say whose state with --source: AdaBest, FedAvg"),
+        ({"round": 5}, "say which with --source: AdaBest, FedAvg"),
         ({"round": 5, "source": "AdaBst"}, "did you mean 'AdaBest'"),
         ({"round": 5, "source": "AdaBest", "rounds": 5}, "must be more than 5"),
     ],

@@ -10,6 +10,7 @@ import pytest
 
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
+from undrift.runs.extend import extended
 from undrift.runs.fork import forked, plant
 from undrift.runs.identity import stored_experiment
 from undrift.runs.layout import RunFile
@@ -123,3 +124,28 @@ def test_a_fork_takes_own_code_along(home: Path) -> None:
         stored_experiment(home / "fork")
     for _ in go(stored_experiment(home / "fork", [home / "mine.py"]), home / "fork"):
         pass
+
+
+def test_a_run_is_extended_with_own_code(home: Path) -> None:
+    (home / "more.py").write_text(MINE, encoding="utf-8")
+    forget(home)
+    added = ["./mine.py:Half(rate=0.1)", "./more.py:Half()"]
+    with pytest.raises(UndriftError, match="not run on this machine"):
+        extended(home / "run", algorithms=added)
+    made = extended(home / "run", algorithms=added, code=[home / "mine.py"])
+    began = [event.algorithm for event in go(made, home / "run") if event.kind == "begin"]
+    assert began == ["./mine.py:Half(rate=0.1)", "./more.py:Half(rate=0.5)"]
+    assert stored_experiment(home / "run").resolved()["code"].keys() == {"./mine.py", "./more.py"}
+    (home / "mine.py").write_text(MINE + "# edited", encoding="utf-8")
+    with pytest.raises(UndriftError, match=r"^\./mine\.py was edited after .*run began"):
+        extended(home / "run", rounds=3)
+
+
+def test_a_fork_with_own_code_is_extended(home: Path) -> None:
+    made = forked(home / "run", ["fedavg"], round=1)
+    for _ in plant(made, home / "fork", home / "run"):
+        pass
+    forget(home)
+    larger = extended(home / "fork", algorithms=["fedprox"], code=[home / "mine.py"])
+    began = [event.label for event in go(larger, home / "fork") if event.kind == "begin"]
+    assert began == ["FedAvg", "FedProx"]

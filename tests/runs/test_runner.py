@@ -340,8 +340,8 @@ def half(tmp_path: Path) -> Path:
 
 
 def test_another_experiment_is_refused_with_the_first_difference(half: Path) -> None:
-    with pytest.raises(UndriftError, match="its rounds is 10, not 11"):
-        play(half, experiment(rounds=11))
+    with pytest.raises(UndriftError, match=r"its every is 3, not 4; choose another folder"):
+        play(half, experiment(every=4, rounds=11))
 
 
 def test_an_edited_experiment_is_refused(half: Path) -> None:
@@ -423,9 +423,10 @@ def test_a_folder_is_let_go_of_when_opening_fails(tmp_path: Path) -> None:
 
 def test_long_names_are_cut_and_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = ["x" * 300 + "1", "x" * 300 + "2", "AdaBest"]
-    monkeypatch.setattr("undrift.runs.folder.labels", lambda made: long)
     made = experiment(algorithms=["fedavg", "fedprox", "adabest"], rounds=1, every=1)
-    paths = [trial_name(made, one, 0) for one in made.algorithms]
+    named = dict(zip(made.algorithms, long, strict=True))
+    monkeypatch.setattr("undrift.runs.folder.label", named.__getitem__)
+    paths = [trial_name(tmp_path, made, one, 0) for one in made.algorithms]
     assert paths[2] == "2-AdaBest-seed0"
     assert all(path[2:].startswith("x" * SHORTENED + "-") for path in paths[:2])
     assert len({path[2:] for path in paths}) == 3  # also without their numbers

@@ -33,6 +33,10 @@ COMMANDS = {
         "resume:resume",
         "Go on with a run that was interrupted, from its last checkpoint.",
     ),
+    "extend": (
+        "extend:extend",
+        "Let a run grow by seeds, rounds or algorithms; only what is missing is run.",
+    ),
     "fork": (
         "fork:fork",
         "Start a new run from the state that another one had after a round.",
@@ -41,6 +45,15 @@ COMMANDS = {
         "verify:verify",
         "Check that nothing in runs was damaged: settings, rows, failures, models and checkpoints.",
     ),
+    "export": (
+        "export:export",
+        "Write the deployed model of a run to a file, with what is known about it.",
+    ),
+    "prune": (
+        "prune:prune",
+        "Remove checkpoints that are not needed; results, models and reports stay.",
+    ),
+    "rm": ("rm:rm", "Remove runs, with all that belongs to them."),
     "report": (
         "report:report",
         "Make one page, figures and tables of one or several run directories.",

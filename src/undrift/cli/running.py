@@ -56,6 +56,7 @@ class Options:
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
     from undrift.cli.progress import show_progress
+    from undrift.cli.size import advice
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
     from undrift.report.text import printable
@@ -95,6 +96,8 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         for name in options.track:
             console.print(Text(f"{name}: {printable(folder / name)}"), soft_wrap=True)
         console.print(Text(f"report: {printable(page)}"), soft_wrap=True)
+        if note := advice(folder):
+            console.print(Text(note), soft_wrap=True)
     if finished.all_failed:
         _warn("all trials diverged; try a smaller step size (lr)")
         sys.exit(ALL_DIVERGED)

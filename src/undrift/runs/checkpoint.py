@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,34 @@ def keep(state: State, paths: Iterable[str | Path]) -> None:
     for place, store in (("clients", state.clients), ("models", state.models)):
         if store is not None and store.folder is not None:
             store.keep(_index(place, file) for file in files if f"{place}.slots" in file)
+
+
+def compact(path: Path) -> None:
+    """Copy the client records of a checkpoint to new slabs, and remove the old ones.
+
+    No other checkpoint may refer to them. A kill leaves the old slabs or the new ones, and at worst
+    some that nothing refers to, which go the next time.
+    """
+    state = load(path)
+    old = {"clients": state.clients, "models": state.models}
+    new: dict[str, Store] = {}
+    try:
+        for place, store in old.items():
+            if store is not None and store.folder is not None:
+                name = store.folder.name
+                twin = store.folder.with_name(name[:-2] if name.endswith(".1") else f"{name}.1")
+                shutil.rmtree(twin, ignore_errors=True)
+                new[place] = Store(twin, store.budget)
+                for client, record in store.items():
+                    new[place].put(client, record)
+        save(replace(state, **new), path)  # type: ignore[arg-type]
+    finally:
+        for store in (*old.values(), *new.values()):
+            if store is not None:
+                store.close()
+    for place in new:
+        if (store := old[place]) is not None and store.folder is not None:
+            shutil.rmtree(store.folder)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -71,6 +71,10 @@ class Checksums:
         """Set the checksum of a file with this content."""
         self.files[self._name(path)] = _sums(content)
 
+    def forget(self, path: Path) -> None:
+        """Remove the checksum of a file, if it has one."""
+        self.files.pop(self._name(path), None)
+
     def covers(self, path: Path) -> bool:
         return self._name(path) in self.files
 

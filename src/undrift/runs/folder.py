@@ -16,11 +16,11 @@ from undrift.config import UndriftError, own
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import REPORT_ONLY, Experiment
-from undrift.experiment.registry import labels
+from undrift.experiment.registry import label, labels
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import Row, TrialKey, is_failure, is_session
 from undrift.runs.identity import facts_of, refuse_another
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, trial_named
 from undrift.runs.own_code import remember
 from undrift.runs.rows import MetricsFile
 from undrift.system.files import Damaged, replace_file, writing
@@ -78,7 +78,7 @@ class RunFolder:
         if not (isinstance(self.sessions, list) and all(map(is_session, self.sessions))):
             raise self._damaged(RunFile.ENVIRONMENT, "must be a list of sessions")
         self.failures = self._failures()
-        self.metrics = MetricsFile(self.folder, self.trials)
+        self.metrics = MetricsFile(self.folder, self.trials, self._fitted)
         try:
             self._compare()
         except BaseException:
@@ -86,18 +86,27 @@ class RunFolder:
             raise
 
     def _settings(self) -> None:
-        """Write the settings, if they are new or if settings of the report have changed."""
+        """Write the settings, if they are new, extended, or if those of the report have changed.
+
+        The file with the settings that count is written last: a kill before that leaves the run as
+        it was, and the other file, which then has no checksum, is written again.
+        """
         found = self._read(RunFile.EXPERIMENT, self.facts)  # first: it marks the folder as a run
         wanted = {key: self.facts[key] for key in REPORT_ONLY}
+        if found["hash"] != self.facts["hash"]:
+            commands = (found.get("command"), self.facts["command"])
+            wanted = self.facts | {"command": " && ".join(filter(None, commands))}
         another = any(found.get(key) != value for key, value in wanted.items())
-        toml = self.folder / RunFile.SETTINGS
-        if not another and toml.exists():
+        toml, text = self.folder / RunFile.SETTINGS, self.experiment.to_toml().encode()
+        with writing(toml):
+            known = toml.exists() and (self.sums.covers(toml) or toml.read_bytes() == text)
+        if known and not another:
             return
         self.sums.files.pop(RunFile.SETTINGS.filename, None)
         if another:
             self.sums.files.pop(RunFile.EXPERIMENT.filename, None)
         self.sums.write()  # before the files, or a crash in between would look like damage
-        replace_file(toml, self.experiment.to_toml().encode())
+        replace_file(toml, text)
         if another:
             self._write(RunFile.EXPERIMENT, found | wanted)
 
@@ -108,6 +117,7 @@ class RunFolder:
                 self.metrics.remove(place)
                 del self.sums.rows[place]
         self.notes += self.metrics.notes
+        self._fit_rows()
         for name in (RunFile.EXPERIMENT, RunFile.SETTINGS, RunFile.PARTITION):
             path = self.folder / name
             if not self.sums.covers(path):
@@ -116,6 +126,27 @@ class RunFolder:
         self.sums.write()
         for note in self.notes:
             self.log(note)
+
+    def _fitted(self, row: Row) -> Row | None:
+        """A row as it is in this experiment: None if it is not due, as that of a former last round.
+
+        The label of an algorithm becomes longer when another one of its kind joins it.
+        """
+        last = self.failure((row["algorithm"], row["seed"])) or {"round": self.experiment.rounds}
+        if not self.experiment.evaluates(row["round"]) and row["round"] != last["round"]:
+            return None
+        return row | {"label": self.labels[row["algorithm"]]}
+
+    def _fit_rows(self) -> None:
+        """Change the rows that an extension of the run has made differ from `_fitted`."""
+        if places := self.metrics.unfit:
+            covered = [
+                (place, self.sums.rows.pop(place)) for place in places & self.sums.rows.keys()
+            ]
+            self.sums.write()  # before the rows, or a crash in between would look like damage
+            self.metrics.fit()
+            for place, old in covered:
+                self.sums.rows[place] = self.metrics.tally.sums(place, old["last"])
 
     def _failures(self) -> list[Row]:
         """The undamaged failures; a trial that has lost its failure runs until it fails again."""
@@ -159,6 +190,7 @@ class RunFolder:
             "python": platform.python_version(),
             "platform": platform.platform(),
             "cores": os.cpu_count(),
+            "hash": self.experiment.hash,
         }
         if "code" in self.facts:
             here["code"] = {place: str(own.path(place)) for place in self.facts["code"]}
@@ -191,16 +223,31 @@ class RunFolder:
         self.sums.rows[place] = self.metrics.tally.sums(place, last)
         self.sums.write()
 
-    def rewind(self, place: TrialKey, last: int) -> None:
-        """Remove a trial's rows and failure after a round, from which it runs again."""
+    def rewind(self, place: TrialKey, last: int, model: Path) -> None:
+        """Remove what a trial has after a round, from which it runs again: rows, failure, model.
+
+        The model first of these: with all rows of a longer run, it would look like its last one.
+        """
+        if self.sums.wrong(model):  # first: without its checksum it could pass for a sound one
+            with writing(model):
+                model.unlink(missing_ok=True)
+        self.sums.forget(model)
         self.sums.failures.pop(place, None)
         if place in self.sums.rows:
             self.sums.rows[place] = self.metrics.tally.sums(place, last)
         self.sums.write()  # before the files, or a crash in between would look like damage
+        with writing(model):
+            model.unlink(missing_ok=True)
         if failure := self.failure(place):
             self.failures.remove(failure)
             self._write(RunFile.FAILURES, self.failures)
         self.metrics.trim(place, last)
+
+    def sort(self) -> None:
+        """Put the rows in the order in which one session writes them, if there were several."""
+        if len(self.sessions) > 1:
+            seeds = self.experiment.seeds
+            self.metrics.sort([(name, seed) for seed in seeds for name in self.labels])
 
     def log(self, text: str) -> None:
         """Add a line to run.log, with the time."""
@@ -231,13 +278,17 @@ class RunFolder:
         replace_file(self.folder / name, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def trial_name(experiment: Experiment, made: Algorithm, seed: int) -> str:
-    """The name of a trial's files and folder; a hash replaces what would make it too long."""
-    place = experiment.algorithms.index(made)
-    label = labels(experiment.algorithms)[place]
-    plain = re.sub(r"[^A-Za-z0-9]", "_", label).strip("_")
+def trial_name(run: Path, experiment: Experiment, made: Algorithm, seed: int) -> str:
+    """The name of a trial's files and folder; a hash replaces what would make it too long.
+
+    It has the short label, which does not depend on the other algorithms: they may become more.
+    """
+    place, short = experiment.algorithms.index(made), label(made)
+    if known := trial_named(run, place, seed):  # earlier versions used longer labels
+        return known
+    plain = re.sub(r"[^A-Za-z0-9]", "_", short).strip("_")
     name = f"{place}-{plain}-seed{seed}"
     if len(name) > LONGEST:
-        mark = hashlib.sha256(label.encode()).hexdigest()[:12]
+        mark = hashlib.sha256(short.encode()).hexdigest()[:12]
         name = f"{place}-{plain[:SHORTENED]}-{mark}-seed{seed}"
     return name

@@ -14,12 +14,12 @@ from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.origin import Origin
 from undrift.experiment.registry import algorithm, labels
-from undrift.federation.rounds import State, start
+from undrift.federation.rounds import State
 from undrift.runs import checkpoint
 from undrift.runs.folder import RunFolder, trial_name
 from undrift.runs.identity import own_code, stored_experiment, stored_sessions
 from undrift.runs.layout import checkpoint_files, origin_file, round_of, trial_folder
-from undrift.runs.origin import carry, first_state
+from undrift.runs.origin import first_state, refuse_unfit
 from undrift.runs.runner import engine_of
 from undrift.runs.trial import Trial
 from undrift.system.files import writing
@@ -48,7 +48,7 @@ def forked(
     first = other.origin.round if other.origin else 1
     if not first <= round <= other.rounds:
         raise UndriftError(f"--at {round}: {run} has the rounds {first} to {other.rounds}")
-    made = _chosen(run, other, source)
+    made = chosen(run, other, source, "--source")
     origin = Origin(other.hash, repr(made), round, fresh=fresh)
     last = other.rounds if rounds is None else rounds
     if last <= round:
@@ -72,10 +72,7 @@ def plant(
         source = algorithm(origin.algorithm)
     engine = make_engine(engine_of(stored_sessions(run)))  # its rounding is part of the state
     first = experiment.check()
-    task, data = first
-    empty = start(source, task, data, experiment.sampler)
-    for made in experiment.algorithms:  # raises before anything is written
-        carry(empty, source, made, task, fresh=origin.fresh)
+    refuse_unfit(experiment, source, *first)  # before anything is written
     with RunFolder(folder, experiment, *first, command) as files:
         for seed in experiment.seeds:
             path = origin_file(files.folder, seed)
@@ -84,7 +81,7 @@ def plant(
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             short = replace(other, rounds=origin.round, every=origin.round)
             trial = Trial(short, source, seed, task, data, engine)
-            state = _nearest(trial_folder(run, trial_name(other, source, seed)), origin.round)
+            state = _nearest(trial_folder(run, trial_name(run, other, source, seed)), origin.round)
             if state is None and other.origin:
                 state = first_state(other.origin, run, seed, source, task)
             state = state or trial.start()
@@ -113,18 +110,21 @@ def _nearest(folder: Path, round: int) -> State | None:
     return None
 
 
-def _chosen(run: Path, experiment: Experiment, name: str | None) -> Algorithm:
-    """The algorithm of a run with this label or name; the only one if no name is given."""
+def chosen(run: Path, experiment: Experiment, name: str | None, option: str) -> Algorithm:
+    """The algorithm of a run with this label or name; the only one if no name is given.
+
+    option  that gives the name, for errors
+    """
     known = dict(zip(labels(experiment.algorithms), experiment.algorithms, strict=True))
     if name is None and len(known) == 1:
         return experiment.algorithms[0]
     if name is None:
         raise UndriftError(
-            f"{run} has several algorithms; say whose state with --source: {', '.join(known)}"
+            f"{run} has several algorithms; say which with {option}: {', '.join(known)}"
         )
     for made in experiment.algorithms:
         if repr(made) == name:
             return made
     if name not in known:
-        raise UndriftError("--source: " + unknown("algorithm of the run", name, known))
+        raise UndriftError(f"{option}: " + unknown("algorithm of the run", name, known))
     return known[name]

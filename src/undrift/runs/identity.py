@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -13,13 +13,13 @@ from undrift._version import __version__
 from undrift.config import UndriftError, shortened
 from undrift.data.federated import FederatedData
 from undrift.data.source import checksum
-from undrift.experiment.experiment import REPORT_ONLY, Experiment
+from undrift.experiment.experiment import REPORT_ONLY, Experiment, settings_hash
 from undrift.experiment.registry import labels
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import is_session
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, origin_file
 from undrift.runs.own_code import edited, vetted
-from undrift.runs.reading import FORMAT, read_experiment, read_names
+from undrift.runs.reading import FORMAT, is_whole, read_experiment, read_names
 from undrift.system.files import writing
 
 if TYPE_CHECKING:
@@ -48,8 +48,29 @@ def facts_of(experiment: Experiment, task: Task, data: FederatedData) -> dict[st
     }
 
 
+GROWS = {
+    "algorithms": "algorithms that come after its own",
+    "rounds": "more rounds",
+    "seeds": "seeds that come after its own",
+}
+"""Settings by which a run can be extended, and how."""
+
+FACTS = (
+    *("format", "hash", "version", "name", "command", "clients", "train_samples", "test_samples"),
+    *("checksum", "classes", "parameters", "groups"),
+)
+"""Entries of experiment.json that are not settings, and so not part of the hash."""
+
+
+def stored_hash(found: Mapping[str, Any], names: Iterable[str]) -> str:
+    """The hash of the settings in experiment.json with these algorithms, as `Experiment.hash`."""
+    settings = {key: value for key, value in found.items() if key not in FACTS}
+    return settings_hash(settings | {"algorithms": list(names)})
+
+
 def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Raise unless the folder is empty, or holds this experiment on the same data."""
+    """Raise unless the folder is empty, or holds this experiment on the same data, or a smaller one
+    that can be extended to this one."""
     path = folder / RunFile.EXPERIMENT
     with writing(folder):
         begun = path.exists()
@@ -62,17 +83,39 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
         if facts.get("code", {}).get(place, began_with) != began_with:
             raise UndriftError(edited(folder, place))
     for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
-        if key not in REPORT_ONLY and found.get(key) != facts.get(key):
+        if key in REPORT_ONLY or _plain(found.get(key)) == _plain(facts.get(key)):
+            continue
+        if not _grows(key, _plain(found.get(key)), _plain(facts.get(key))):
+            how = f"a run can be extended by {GROWS[key]}; else " if key in GROWS else ""
             raise UndriftError(
                 f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
-                f"{_told(facts.get(key))}; choose another folder with --out"
+                f"{_told(facts.get(key))}; {how}choose another folder with --out"
             )
-    _refuse_edited(path, found, facts["hash"])
+    _refuse_edited(path, found, stored_hash(found, read_names(path, found["algorithms"]).keys()))
+    if facts.get("origin"):
+        _refuse_without_origin(folder, set(facts["seeds"]) - set(found["seeds"]))
     for key in DATA:
         if key in found and found[key] != facts[key]:
             raise UndriftError(
                 f"the data have changed since {folder} began: {key} was {found[key]}, and is "
                 f"{facts[key]} now; restore the data, or choose another folder with --out"
+            )
+
+
+def _grows(key: str, old: Any, new: Any) -> bool:
+    """Whether a setting can become this value in a run that has begun."""
+    if key == "rounds":
+        return is_whole(old) and old <= new
+    return key in GROWS and isinstance(old, list) and new[: len(old)] == old
+
+
+def _refuse_without_origin(folder: Path, seeds: set[int]) -> None:
+    """Raise if a forked run lacks the state from which its trials on new seeds would start."""
+    for seed in sorted(seeds):
+        if not origin_file(folder, seed).exists():
+            raise UndriftError(
+                f"{folder} is a fork, and has no state to start from on seed {seed}; extend the "
+                "run that it was forked from by that seed, and fork that one to another folder"
             )
 
 
@@ -146,7 +189,11 @@ def stored_sessions(folder: Path) -> list[dict[str, Any]]:
     return [one for one in found if is_session(one)] if isinstance(found, list) else []
 
 
-def _told(value: Any) -> str:
-    """A setting for an error message; of algorithms, the names without the labels."""
+def _plain(value: Any) -> Any:
+    """A setting as it counts; of algorithms, the names without the labels."""
     named = isinstance(value, list) and all(isinstance(one, dict) for one in value)
-    return shortened([one["name"] for one in value] if named else value)
+    return [one.get("name") for one in value] if named else value
+
+
+def _told(value: Any) -> str:
+    return shortened(_plain(value))

@@ -22,7 +22,10 @@ class RunFile(Enum):
     PARTITION = "partition.json", "samples of each class per client, first seed"
     FAILURES = "failures.json", "trials that ended early, and why"
     LOG = "run.log", "what happened when"
-    CHECKPOINTS = "checkpoints", "last two states of every trial; not needed by a finished run"
+    CHECKPOINTS = (
+        "checkpoints",
+        "last states of the trials; a finished run needs them to be extended",
+    )
     MODELS = "models", "deployed models, by parameter names, as safetensors"
     CHECKSUMS = "checksums.json", "SHA-256 of models and settings, CRC-32 of rows and failures"
     ORIGIN = "origin", "states of the run that this one was forked from"
@@ -49,14 +52,24 @@ HOLDS = {file.filename: file.holds for file in RunFile}
 """File name → what the file holds."""
 
 
+MODEL = ".safetensors"
+
+
 def model_file(run: Path, trial: str) -> Path:
     """The model that a trial ended with."""
-    return run / RunFile.MODELS / f"{trial}.safetensors"
+    return run / RunFile.MODELS / f"{trial}{MODEL}"
 
 
 def origin_file(run: Path, seed: int) -> Path:
     """The state that the trials of a forked run start from, on one seed."""
     return run / RunFile.ORIGIN / f"seed{seed}.safetensors"
+
+
+def trial_named(run: Path, place: int, seed: int) -> str | None:
+    """The name that the files of a trial have already, by its algorithm's place in the list."""
+    name = f"{place}-*-seed{seed}"
+    found = [*(run / RunFile.CHECKPOINTS).glob(name), *model_file(run, "").parent.glob(f"{name}.*")]
+    return min((path.name.removesuffix(MODEL) for path in found), default=None)
 
 
 def trial_folder(run: Path, trial: str) -> Path:

@@ -14,6 +14,8 @@ from undrift.runs.identity import own_code
 from undrift.runs.layout import origin_file
 
 if TYPE_CHECKING:
+    from undrift.data.federated import FederatedData
+    from undrift.experiment.experiment import Experiment
     from undrift.federation.rounds import State
     from undrift.training.task import Task
 
@@ -36,6 +38,17 @@ def first_state(
         return carry(state, source, made, task, fresh=origin.fresh, folder=folder)
     finally:
         state.close()
+
+
+def refuse_unfit(
+    experiment: Experiment, source: Algorithm, task: Task, data: FederatedData
+) -> None:
+    """Raise if an algorithm of a forked run cannot start from the state of the source."""
+    from undrift.federation.rounds import start
+
+    empty, origin = start(source, task, data, experiment.sampler), experiment.origin
+    for made in experiment.algorithms:
+        carry(empty, source, made, task, fresh=origin is not None and origin.fresh)
 
 
 def carry(

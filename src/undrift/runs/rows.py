@@ -7,7 +7,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,6 @@ class Tally:
         before = next(reversed(trial.values()))[1] if trial else 0
         trial.pop(row["round"], None)  # so that the newest row is last
         trial[row["round"]] = row.get("seconds") or 0.0, zlib.crc32(line, before)
-
-    def cut(self, place: TrialKey, last: int) -> None:
-        """Remove the rows of a trial after round `last`."""
-        self._trials[place] = {t: told for t, told in self._trials[place].items() if t <= last}
 
     def rounds(self, place: TrialKey) -> set[int]:
         """The rounds after which a trial was evaluated."""
@@ -67,13 +63,20 @@ class MetricsFile:
     """metrics.jsonl, one row per evaluation, and metrics.parquet beside it.
 
     trials  that may have rows
+    fitted  a row as it must be; None if it must go
     tally   index of the rows
+    unfit   trials with rows that `fit` changes
     notes   damage that was found on opening
     """
 
-    def __init__(self, folder: Path, trials: Container[TrialKey]) -> None:
-        self.path, self.trials = folder / RunFile.METRICS, trials
-        self.tally, self.notes = Tally(), list[str]()
+    def __init__(
+        self,
+        folder: Path,
+        trials: Container[TrialKey],
+        fitted: Callable[[Row], Row | None] = lambda row: row,
+    ) -> None:
+        self.path, self.trials, self.fitted = folder / RunFile.METRICS, trials, fitted
+        self.tally, self.notes, self.unfit = Tally(), list[str](), set[TrialKey]()
         with writing(self.path):
             self.path.touch()
             text = self.path.read_bytes()
@@ -85,12 +88,15 @@ class MetricsFile:
                 others.append(line)
             else:
                 self.tally.add(row, line)
+                if fitted(row) != row:
+                    self.unfit.add(_place(row))
         if others:
             more = f" and {len(others) - 1} more" if others[1:] else ""
             self._set_aside(f"{others[0][:60]!r}{more}, not a row of this run")
-            self._keep(lambda row: True)
         with writing(self.path):
             self._file = self.path.open("ab")
+        if others:
+            self._rewrite(lambda row: row)
 
     def add(self, row: Row) -> Row:
         """Write a row; returns it as written, without NaN and infinities."""
@@ -110,11 +116,16 @@ class MetricsFile:
     def trim(self, place: TrialKey, last: int) -> None:
         """Remove a trial's rows after a round; they will be measured again."""
         if max(self.tally.rounds(place), default=last) > last:
-            self._file.close()
-            self._keep(lambda row: _place(row) != place or row["round"] <= last)
-            self.tally.cut(place, last)
-            with writing(self.path):
-                self._file = self.path.open("ab")
+            self._rewrite(lambda row: row if _place(row) != place or row["round"] <= last else None)
+
+    def fit(self) -> None:
+        """Make all rows `fitted`."""
+        self._rewrite(self.fitted)
+        self.unfit = set()
+
+    def sort(self, trials: Sequence[TrialKey]) -> None:
+        """Put the rows of trials in this order, in which they are if all run one after another."""
+        self._rewrite(lambda row: row, trials.index)
 
     def remove(self, place: TrialKey) -> None:
         """Remove all rows of a trial whose checksum is wrong: it does not say which are damaged."""
@@ -139,11 +150,25 @@ class MetricsFile:
         replace_file(self.path.parent / RunFile.COLUMNS, columns)
         return ""
 
-    def _keep(self, wanted: Callable[[Row], bool]) -> None:
-        """Rewrite the file with the wanted rows only."""
-        rows = read_rows(self.path.read_bytes(), self.trials)
-        kept = [line + b"\n" for line, row in rows if row is not None and wanted(row)]
-        replace_file(self.path, b"".join(kept))
+    def _rewrite(
+        self, change: Callable[[Row], Row | None], rank: Callable[[TrialKey], int] | None = None
+    ) -> None:
+        """Rewrite the file with changed rows, without those that become None, in order of rank."""
+        self._file.close()
+        text, kept = self.path.read_bytes(), list[tuple[bytes, Row]]()
+        for line, old in read_rows(text, self.trials):
+            if old is not None and (row := change(old)) is not None:
+                kept.append((line if row == old else json.dumps(row).encode(), row))
+        if rank:
+            kept.sort(key=lambda one: rank(_place(one[1])))
+        content = b"".join(line + b"\n" for line, _ in kept)
+        if content != text:
+            replace_file(self.path, content)
+        self.tally = Tally()
+        for line, row in kept:
+            self.tally.add(row, line)
+        with writing(self.path):
+            self._file = self.path.open("ab")
 
     def _set_aside(self, reason: str) -> None:
         """Keep a copy of the file as it was found, before rows are removed."""

@@ -21,11 +21,14 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Prepared
 from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import State, prepare
 from undrift.runs import checkpoint
 from undrift.runs.clients import write_clients
+from undrift.runs.deployed import about, metadata
 from undrift.runs.entries import Row, TrialKey
 from undrift.runs.folder import RunFolder, trial_name
+from undrift.runs.identity import own_code
 from undrift.runs.layout import (
     RunFile,
     checkpoint_file,
@@ -34,7 +37,9 @@ from undrift.runs.layout import (
     round_of,
     trial_folder,
 )
-from undrift.runs.origin import first_state
+from undrift.runs.origin import first_state, refuse_unfit
+from undrift.runs.reading import read_experiment
+from undrift.runs.tensor_file import dead_bytes
 from undrift.runs.trial import Trial
 from undrift.system.files import Damaged, replace_file, writing
 from undrift.system.signals import uninterrupted
@@ -86,6 +91,7 @@ def run(
     if not save_every >= 0:
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
     first = experiment.check()
+    _refuse_unfit(experiment, Path(folder), *first)
     with RunFolder(Path(folder), experiment, *first, command=session.get("command", "")) as files:
         trials = [
             TrialRun(files, made, seed, save_every)
@@ -97,6 +103,7 @@ def run(
         for wrong in files.notes:
             yield Event("note", note=wrong)
         if not left:
+            files.sort()
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
         chosen, prepared = _engine(files, engine, workers, first, experiment)
@@ -111,7 +118,19 @@ def run(
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             for trial in same_seed:
                 yield from trial.go(task, data, chosen)
+        files.sort()
         files.log("all trials are done")
+
+
+def _refuse_unfit(experiment: Experiment, folder: Path, task: Task, data: FederatedData) -> None:
+    """Raise if a forked run is about to be extended by an algorithm that cannot start there."""
+    path, origin = folder / RunFile.EXPERIMENT, experiment.origin
+    if origin is None or not path.exists():
+        return
+    if len(read_experiment(path)["algorithms"]) < len(experiment.algorithms):
+        with own_code(folder):
+            source = algorithm(origin.algorithm)
+        refuse_unfit(experiment, source, task, data)
 
 
 def _engine(
@@ -152,8 +171,9 @@ class TrialRun:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name = trial_name(self.files.experiment, self.algorithm, self.seed)
-        self.folder = trial_folder(self.files.folder, self.name)
+        run = self.files.folder
+        self.name = trial_name(run, self.files.experiment, self.algorithm, self.seed)
+        self.folder = trial_folder(run, self.name)
 
     @property
     def place(self) -> TrialKey:
@@ -161,7 +181,7 @@ class TrialRun:
 
     @property
     def model(self) -> Path:
-        """The file with the final model, written last: its presence marks the trial as done."""
+        """The file with the final model, written last: with all rows it marks the trial as done."""
         return model_file(self.files.folder, self.name)
 
     def done(self) -> bool:
@@ -170,10 +190,12 @@ class TrialRun:
         if failure is None and not self.model.exists():
             return False
         last = failure["round"] if failure else self.files.experiment.rounds
-        if not self._measured(last) or (failure and last not in tally.rounds(self.place)):
-            self.notes.append(
-                f"{self.name} was done, but some of its rows are missing in {RunFile.METRICS}"
-            )
+        there = tally.rounds(self.place)
+        if not self._measured(last) or (failure and last not in there):
+            if failure or not self._measured(max(there, default=0)):  # else it was extended
+                self.notes.append(
+                    f"{self.name} was done, but some of its rows are missing in {RunFile.METRICS}"
+                )
             return False
         if failure:
             self.files.sums.cover_failure(failure)
@@ -186,7 +208,10 @@ class TrialRun:
     def go(self, task: Task, data: FederatedData, engine: Engine) -> Iterator[Event]:
         """Train from the last checkpoint to the end, or until the caller closes this generator."""
         trial = Trial(self.files.experiment, self.algorithm, self.seed, task, data, engine)
-        state = self._newest() or self._first(trial)
+        was_done, state = self.model.exists(), self._newest()
+        if was_done and state is None:
+            self.notes.append(f"{self.name} has no checkpoint left; it runs again from the start")
+        state = state or self._first(trial)
         reached = state.t
 
         def unmeasured(waiting: int) -> bool:
@@ -195,7 +220,7 @@ class TrialRun:
             return state.t > reached and not waiting
 
         try:
-            self.files.rewind(self.place, reached)
+            self.files.rewind(self.place, reached, self.model)
             for note in self.notes:
                 self.files.log(note)
                 yield self.event("note", note=note)
@@ -226,6 +251,7 @@ class TrialRun:
             raise
         finally:
             state.close()
+        self._compact()
         yield self.event("end", reached, note=trial.failure)
 
     def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
@@ -243,23 +269,40 @@ class TrialRun:
         return first_state(origin, *where, self.algorithm, trial.task, self.folder)
 
     def _finish(self, trial: Trial, state: State) -> None:
-        """Write the failure, or the last checkpoint and then the final model."""
+        """Write the failure, or the last checkpoint and then the final model; keep one state."""
         if trial.failure:
             self.files.end(self.place, state.t, trial.failure)
             self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
-            return
-        self._save(trial, state)
-        if trial.meter.personal or trial.data.own_tests:
-            write_clients(self.files.folder, self.place, trial.meter.clients.table(state))
+        else:
+            self._save(trial, state)
+            if trial.meter.personal or trial.data.own_tests:
+                write_clients(self.files.folder, self.place, trial.meter.clients.table(state))
+            self._deploy(trial, state)
+            self.files.log(f"{self.name} is done")
+        for old in checkpoint_files(self.folder)[1:]:
+            with writing(old):
+                old.unlink()
+
+    def _compact(self) -> None:
+        """Drop the records of older states from the files of the last one, if they are the most."""
+        for path in checkpoint_files(self.folder)[:1]:
+            with suppress(UndriftError):  # the trial is done; `undrift prune` tries it again
+                dead, live = dead_bytes(path)
+                if dead > live:
+                    checkpoint.compact(path)
+
+    def _deploy(self, trial: Trial, state: State) -> None:
+        """Write the final model."""
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
         tensors = trial.task.parameters(x) | trial.task.unpack(state.buffers)
-        content = serialize({name: t.detach().cpu().clone() for name, t in tensors.items()})
+        facts = about(self.files.experiment, self.algorithm, self.seed, state.t, trial.data)
+        own = {name: t.detach().cpu().clone() for name, t in tensors.items()}
+        content = serialize(own, metadata(facts))
         with writing(self.model):
             self.model.parent.mkdir(exist_ok=True)
         replace_file(self.model, content)
         self.files.sums.cover(self.model, content)
         self.files.seal(self.place, state.t)
-        self.files.log(f"{self.name} is done")
 
     def _save(self, trial: Trial, state: State) -> None:
         """Write a checkpoint, and keep the one before it in case this one is damaged.

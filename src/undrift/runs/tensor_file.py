@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,3 +61,31 @@ def checksum(text: str, tensors: Mapping[str, Content]) -> str:
         found = zlib.crc32(f"{name} {dtype} {list(shape)}".encode(), found)
         found = zlib.crc32(data, found)
     return f"{found:08x}"
+
+
+def dead_bytes(path: Path) -> tuple[int, int]:
+    """Bytes of client records beside a checkpoint that it does not refer to, and of the others."""
+    _, tensors = read_tensors(path)
+    live = 0
+    for place in ("clients", "models"):
+        if f"{place}.ids" in tensors:
+            sizes = [size for _, size in record_fields(tensors[f"{place}.form"])]
+            live += math.prod(tensors[f"{place}.ids"].shape) * sum(sizes)
+    return sum(slab.stat().st_size for slab in path.parent.rglob("*.slab")) - live, live
+
+
+def record_fields(form: Content) -> list[tuple[str, int]]:
+    """The tensors of client records with this form in a checkpoint, and their sizes in bytes."""
+    try:
+        return list(_fields(json.loads(bytes(form.data))))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"has client records of no valid form ({error})") from None
+
+
+def _fields(form: dict[str, Any], place: str = "") -> Iterator[tuple[str, int]]:
+    for name, kind in form.items():
+        if isinstance(kind, dict):
+            yield from _fields(kind, f"{place}{name}.")
+        elif isinstance(kind, list):
+            bits = re.search(r"\d+", kind[0])
+            yield f"{place}{name}", math.prod(kind[1:]) * (int(bits[0]) // 8 if bits else 1)

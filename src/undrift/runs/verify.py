@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError
-from undrift.experiment.experiment import settings_hash
 from undrift.later import np
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import TrialKey, is_failure, is_session
+from undrift.runs.identity import stored_hash
 from undrift.runs.layout import RunFile, checkpoint_files
 from undrift.runs.reading import read_experiment, read_names
 from undrift.runs.rows import Tally, read_rows
-from undrift.runs.tensor_file import Content, checksum, read_tensors
+from undrift.runs.tensor_file import Content, checksum, read_tensors, record_fields
 from undrift.system.files import Damaged
 from undrift.system.lock import holder
-
-FACTS = (
-    *("format", "hash", "version", "name", "command", "clients", "train_samples", "test_samples"),
-    *("checksum", "classes", "parameters", "groups"),
-)
-"""Entries of experiment.json that are not settings, and so not part of the hash."""
 
 COPY = "restore it from a backup"
 AGAIN = "`undrift resume` computes it again"
@@ -83,7 +75,7 @@ def verify(run: Path) -> Verified:
     except UndriftError as error:
         found.add(settings, f"cannot be read: {error}", COPY)
         return found
-    if experiment.get("hash") != _hash(experiment, list(names)):
+    if experiment.get("hash") != stored_hash(experiment, names.keys()):
         found.add(settings, "its settings do not match its hash", COPY)
     sums = Checksums(run)
     found.unsummed = not sums.files
@@ -101,12 +93,6 @@ def verify(run: Path) -> Verified:
     for path in sorted((run / RunFile.ORIGIN).glob("*.safetensors")):
         _checkpoint(found, path, "remove it, and `undrift fork` writes it again")
     return found
-
-
-def _hash(experiment: dict[str, Any], names: list[str]) -> str:
-    """The hash of the settings, as `Experiment.hash`."""
-    settings = {key: value for key, value in experiment.items() if key not in FACTS}
-    return settings_hash(settings | {"algorithms": names})
 
 
 def _files(found: Verified, sums: Checksums) -> None:
@@ -216,7 +202,7 @@ def _checkpoint(found: Verified, path: Path, mend: str) -> None:
 
 def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
     """Check the records of a store that a checkpoint refers to."""
-    fields = list(_fields(json.loads(bytes(tensors[f"{place}.form"].data))))
+    fields = record_fields(tensors[f"{place}.form"])
     columns = {
         name: np.frombuffer(tensors[f"{place}.{name}"].data, np.int64)
         for name in ("ids", "slots", "sums")
@@ -234,13 +220,3 @@ def _memories(folder: Path, place: str, tensors: dict[str, Content]) -> None:
                         raise Damaged(f"needs the record of client {client} in {slab}, damaged")
         except OSError as error:
             raise Damaged(f"needs {slab}, which cannot be read ({error.strerror})") from None
-
-
-def _fields(form: dict[str, Any], place: str = "") -> Iterator[tuple[str, int]]:
-    """The tensors of a record, with their sizes in bytes."""
-    for name, kind in form.items():
-        if isinstance(kind, dict):
-            yield from _fields(kind, f"{place}{name}.")
-        elif isinstance(kind, list):
-            bits = re.search(r"\d+", kind[0])
-            yield f"{place}{name}", math.prod(kind[1:]) * (int(bits[0]) // 8 if bits else 1)
