@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,10 @@ def play(folder: Path, made: Experiment | None = None, **options: Any) -> list[E
 
 
 def stop_after(folder: Path, events: int) -> None:
-    """Leave the loop after some events, as Ctrl-C in its body would."""
+    """Leave the loop after some events other than notes, as Ctrl-C in its body would."""
     happening = run(experiment(), folder, engine="sequential", save_every=1e9)
-    for _ in range(events):
-        if next(happening, None) is None:
-            break
+    for _ in islice((event for event in happening if event.kind != "note"), events):
+        pass
     happening.close()
 
 

@@ -6,13 +6,14 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from undrift.config import UndriftError
-from undrift.runs.verify import Verified
-from undrift.runs.verify import verify as look
+
+if TYPE_CHECKING:
+    from undrift.runs.verify import Verified
 
 
 def verify(*runs: Path, json_: Annotated[bool, Parameter("--json")] = False) -> None:
@@ -32,6 +33,8 @@ def verify(*runs: Path, json_: Annotated[bool, Parameter("--json")] = False) -> 
     """
     if not runs:
         raise UndriftError("give at least one run directory; `undrift ls` lists them")
+    from undrift.runs.verify import verify as look
+
     found = [look(run) for run in runs]
     if json_:
         sys.stdout.write(json.dumps([_facts(one) for one in found], indent=1) + "\n")

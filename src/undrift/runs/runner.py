@@ -107,10 +107,11 @@ def run(
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
         chosen, prepared = _engine(files, engine, workers, first, experiment)
+        hints = [] if files.sessions else [first[1].note, *experiment.advice(first[1])]
         note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
         yield Event("start", note=prepared.about)
-        for advice in filter(None, (note, first[1].note, *experiment.advice(first[1]))):
-            yield Event("note", note=advice)
+        for one in filter(None, (note, *hints)):
+            yield Event("note", note=one)
         for trial in trials:
             if trial not in left:
                 yield trial.event("done", experiment.rounds)
