@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
 import undrift
@@ -23,11 +24,12 @@ from undrift.models import MODELS
 project, author, release = "undrift", "The undrift authors", undrift.__version__
 project_copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 smartquotes = False
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "undrift"
 html_static_path = ["static"]
@@ -148,7 +150,22 @@ def plain(line: str) -> str:
     return "".join(pieces)
 
 
+def inline_formula(translator: Any, node: nodes.math) -> None:
+    """A formula as MathML, which browsers draw themselves."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def formula(translator: Any, node: nodes.math_block) -> None:
+    """A formula on lines of its own; lines are aligned at `&`."""
+    text = node.astext()
+    lines = rf"\begin{{aligned}}{text}\end{{aligned}}" if "&" in text else text
+    translator.body.append(f'<div class="math">{tex2mathml(lines, as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
     app.connect("source-read", fill)
     app.connect("doctree-read", bare)
     app.connect("autodoc-process-docstring", markup)
