@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -90,10 +93,23 @@ KINDS: dict[str, Any] = {
 def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Let pages list what there is."""
     if page == "reference/commands":
-        _, *commands = re.split(r"^(?=## undrift )", application().generate_docs(), flags=re.M)
-        source[0] += re.sub(r"^Example: (.+?)\n\n", example, "".join(commands), flags=re.M | re.S)
+        source[0] += commands()
     elif page.startswith("reference/") or page == "howto/index":
         source[0] = app.builder.templates.render_string(source[0], KINDS)
+
+
+def commands() -> str:
+    """The help of every command, with its example as code, and a session at the end."""
+    script = [sys.executable, str(Path(__file__).with_name("sessions.py"))]
+    sessions = json.loads(subprocess.check_output(script))
+    _, *parts = re.split(r"^(?=##+ undrift )", application().generate_docs(), flags=re.M)
+    made = ""
+    for part in parts:
+        made += re.sub(r"^Example: (.+?)\n\n", example, part, flags=re.M | re.S)
+        name = part.splitlines()[0].partition("undrift ")[2]
+        if name in sessions:
+            made += f"```console\n{sessions[name]}\n```\n\n"
+    return made
 
 
 def example(found: re.Match[str]) -> str:
