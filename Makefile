@@ -48,9 +48,8 @@ docs: $(READY) ## build the documentation into build/docs
 	@echo "documentation: build/docs/index.html"
 
 wheel: $(READY) ## build the wheel into dist
-	@rm -rf dist
 	@$(BIN)/pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
-	@echo "wheel: $$(echo dist/undrift-*.whl)"
+	@ls dist/*.whl
 
 bench: $(READY) ## measure the engines beside a plain PyTorch loop
 	@$(BIN)/python -m benchmarks
