@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test slow check format docs bench bench-peers bench-scale bench-draw clean
+.PHONY: help venv demo test slow check format docs wheel bench bench-peers bench-scale bench-draw clean
 
 help: ## list the targets
 	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
@@ -46,6 +46,10 @@ format: $(READY) ## repair what the linter can repair, then format
 docs: $(READY) ## build the documentation into build/docs
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 	@echo "documentation: build/docs/index.html"
+
+wheel: $(READY) ## build the wheel into dist
+	@$(BIN)/pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 bench: $(READY) ## measure the engines beside a plain PyTorch loop
 	@$(BIN)/python -m benchmarks

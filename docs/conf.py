@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
 import undrift
@@ -23,11 +27,12 @@ from undrift.models import MODELS
 project, author, release = "undrift", "The undrift authors", undrift.__version__
 project_copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 smartquotes = False
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "undrift"
 html_static_path = ["static"]
@@ -88,10 +93,23 @@ KINDS: dict[str, Any] = {
 def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Let pages list what there is."""
     if page == "reference/commands":
-        _, *commands = re.split(r"^(?=## undrift )", application().generate_docs(), flags=re.M)
-        source[0] += re.sub(r"^Example: (.+?)\n\n", example, "".join(commands), flags=re.M | re.S)
+        source[0] += commands()
     elif page.startswith("reference/") or page == "howto/index":
         source[0] = app.builder.templates.render_string(source[0], KINDS)
+
+
+def commands() -> str:
+    """The help of every command, with its example as code, and a session at the end."""
+    script = [sys.executable, str(Path(__file__).with_name("sessions.py"))]
+    sessions = json.loads(subprocess.check_output(script))
+    _, *parts = re.split(r"^(?=##+ undrift )", application().generate_docs(), flags=re.M)
+    made = ""
+    for part in parts:
+        made += re.sub(r"^Example: (.+?)\n\n", example, part, flags=re.M | re.S)
+        name = part.splitlines()[0].partition("undrift ")[2]
+        if name in sessions:
+            made += f"```console\n{sessions[name]}\n```\n\n"
+    return made
 
 
 def example(found: re.Match[str]) -> str:
@@ -148,7 +166,22 @@ def plain(line: str) -> str:
     return "".join(pieces)
 
 
+def inline_formula(translator: Any, node: nodes.math) -> None:
+    """A formula as MathML, which browsers draw themselves."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def formula(translator: Any, node: nodes.math_block) -> None:
+    """A formula on lines of its own; lines are aligned at `&`."""
+    text = node.astext()
+    lines = rf"\begin{{aligned}}{text}\end{{aligned}}" if "&" in text else text
+    translator.body.append(f'<div class="math">{tex2mathml(lines, as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
     app.connect("source-read", fill)
     app.connect("doctree-read", bare)
     app.connect("autodoc-process-docstring", markup)

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
@@ -12,6 +13,7 @@ import pytest
 from jinja2 import Template
 
 import undrift
+from undrift import algorithms, parts
 from undrift.cli.app import application
 from undrift.runs.reading import FORMAT
 
@@ -19,6 +21,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 OUTSIDE = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*\"")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 TARGETS = re.compile(r"^([\w-]+):", flags=re.MULTILINE)
 
 
@@ -32,8 +36,8 @@ def commands(page: str) -> list[list[str]]:
     typed = "".join(blocks(page, "sh"))
     for text in blocks(page, "console"):
         typed += "".join(f"{line[2:]}\n" for line in text.splitlines() if line[:2] == "$ ")
-    lines = typed.replace("\\\n", " ").splitlines()
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+    lines = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", typed.replace("\\\n", " "), flags=re.MULTILINE)
+    return [words for line in lines.splitlines() if (words := shlex.split(line, comments=True))]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
@@ -55,6 +59,10 @@ def test_commands_exist(page: str) -> None:
                 assert arguments[0] in TARGETS.findall(
                     (ROOT / "Makefile").read_text(encoding="utf-8")
                 )
+            case "pip":
+                named = re.findall(r"(?:^\.|\.whl)\[(.+)\]$", "\n".join(arguments), flags=re.M)
+                assert set(",".join(named).split(",")) <= {"", *EXTRAS}
+                assert arguments[0] in {"install", "wheel"}
             case "python" if arguments[0] == "-m":
                 assert find_spec(arguments[1])
             case "python":
@@ -76,6 +84,35 @@ def test_the_reference_has_every_public_name() -> None:
     text = "".join(Template(page).render(kinds) for page in pages if "{eval-rst}" in page)
     named = re.findall(r"^\.\. (?:auto\w+|py:data):: undrift\.(\w+)$", text, flags=re.MULTILINE)
     assert set(undrift.__all__) - set(named) == set()
+
+
+def test_every_algorithm_and_part_has_a_formula() -> None:
+    text = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
+    missing = [name for name in algorithms.__all__ if f"\n## {name}\n" not in text]
+    assert missing + [name for name in parts.__all__ if name not in text] == []
+
+
+def test_the_install_page_names_every_extra_and_this_version() -> None:
+    text = (DOCS / "install.md").read_text(encoding="utf-8")
+    assert [name for name in EXTRAS if f"`{name}`" not in text] == []
+    assert set(re.findall(r"undrift-([\d.]+)-py3", text)) == {undrift.__version__}
+
+
+def test_every_command_has_a_session_or_a_reason_for_none() -> None:
+    shown = run_path(str(DOCS / "sessions.py"))
+    app = application()
+    named = re.findall(r"^##+ undrift (.+)$", app.generate_docs(), flags=re.MULTILINE)
+    groups = {name.split()[0] for name in named if " " in name}
+    assert {*shown["SESSIONS"], *shown["SILENT"]} == set(named) - groups
+    for command, arguments in shown["SESSIONS"].items():
+        words = shlex.split(f"{command} {arguments}")
+        app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_the_pictures_of_drift_are_drawn_from_the_runs_beside_them() -> None:
+    pytest.importorskip("matplotlib")
+    drawing = run_path(str(DOCS / "pictures.py"))
+    assert set(drawing["shown"]()) == {*drawing["SIGNS"], "norms"}
 
 
 def test_the_page_on_what_is_public_tells_the_format_of_runs() -> None:

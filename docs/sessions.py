@@ -1,0 +1,82 @@
+"""Prints examples of commands with their output, as JSON, while the documentation is built."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest import mock
+
+from undrift.cli.app import main
+
+ROOT = Path(__file__).parent.parent
+HOME = "/home/you"
+MOST = 32
+"""most lines of output that are shown"""
+
+SESSIONS = {
+    "compare": "fedavg adabest --epochs 5 --batch-size 14 --rounds 40 --target .5 --out runs/first",
+    "run": "examples/demo.toml --set rounds=40 --set target=0.5 --set seeds=[0] --out runs/second",
+    "resume": "runs/first",
+    "fork": 'runs/first --at 20 --source FedAvg --algorithm "FedProx(mu=0.1)" --out fork',
+    "verify": "runs/first runs/second",
+    "report": "runs/first runs/second --out both",
+    "ls": "",
+    "show": "runs/first",
+    "diff": "runs/first runs/second",
+    "cite": "runs/second",
+    "profile": "examples/demo.toml --rounds 5",
+    "cost": "adabest scaffold --parameters 91226",
+    "data list": "",
+    "data where": "",
+    "data show": "digits",
+    "partition show": '--partition "Dirichlet(clients=8, alpha=0.1)"',
+    "list": "samplers",
+}
+"""what to type after a command, in the order in which it is typed"""
+
+SILENT = {
+    "demo": "about a minute; it prints what `compare` does",
+    "watch": "a page in the browser, until Ctrl-C",
+    "data fetch": "needs the network",
+}
+"""commands without an example, and why"""
+
+
+def sessions() -> Iterator[tuple[str, str]]:
+    """Each command with its example and what it prints, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as made, chdir(made):
+        shutil.copytree(ROOT / "examples", "examples")
+        shown = {"COLUMNS": "96", "UNDRIFT_DATA_DIR": f"{HOME}/data"}
+        with mock.patch.dict(os.environ, shown):
+            for command, arguments in SESSIONS.items():
+                line = f"undrift {command} {arguments}".strip()
+                output = _output(shlex.split(line)[1:]).replace(made, HOME)
+                yield command, f"$ {line}\n{_shortened(output)}"
+
+
+def _output(words: list[str]) -> str:
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        try:
+            main(words)
+        except SystemExit as end:
+            if end.code == 2:
+                raise RuntimeError(f"undrift {shlex.join(words)}: {printed.getvalue()}") from None
+    return printed.getvalue()
+
+
+def _shortened(output: str) -> str:
+    lines = [line.rstrip() for line in output.strip("\n").splitlines()]
+    return "\n".join([*lines[:MOST], "..."] if len(lines) > MOST else lines)
+
+
+if __name__ == "__main__":
+    json.dump(dict(sessions()), sys.stdout)
