@@ -76,6 +76,16 @@ def test_a_flag_reaches_its_setting(capsys: pytest.CaptureFixture[str], tmp_path
     assert (made.seeds, made.all_clients, made.fairness) == ((0, 1), True, False)
 
 
+def test_another_target_is_reported_without_training_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for target, told in ("0.01", "with at least 1 %"), ("0.02", "with at least 2 %"):
+        compare("fedavg", *QUICK, "--json", "--target", target, "--out", str(tmp_path))
+        assert told in (tmp_path / "table.md").read_text()
+    kinds = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+    assert kinds[-2:] == ["note", "report"]
+
+
 def test_a_task_of_an_array_job_runs_one_seed_of_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -85,16 +95,6 @@ def test_a_task_of_an_array_job_runs_one_seed_of_a_file(
     main(["run", str(file), "--set", "seeds=[12]", "--dry-run"])
     file.write_text(capsys.readouterr().out)
     assert Experiment.from_toml(file).seeds == (12,)
-
-
-def test_another_target_is_reported_without_training_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for target, told in ("0.01", "with at least 1 %"), ("0.02", "with at least 2 %"):
-        compare("fedavg", *QUICK, "--json", "--target", target, "--out", str(tmp_path))
-        assert told in (tmp_path / "table.md").read_text()
-    kinds = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
-    assert kinds[-2:] == ["note", "report"]
 
 
 def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

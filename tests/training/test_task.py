@@ -306,12 +306,6 @@ def test_one_module_used_twice_is_fine() -> None:
     )  # 2 uses, 2 steps, 3 rounds
 
 
-def test_a_task_in_a_line() -> None:
-    made = Task(nn.Linear(3, 2), dtype=torch.float64)
-    assert repr(made) == "Task(Linear, cross_entropy, 8 parameters float64, cpu)"
-    assert "MSELoss" in repr(Task(nn.Linear(3, 2), nn.MSELoss()))
-
-
 def test_a_notebook_shows_a_table_and_no_markup_of_names() -> None:
     def odd(outputs: Tensor, targets: Tensor) -> Tensor:
         return nn.functional.cross_entropy(outputs, targets)
@@ -323,3 +317,9 @@ def test_a_notebook_shows_a_table_and_no_markup_of_names() -> None:
         assert shown in page
     assert "<script" not in page
     assert "buffers" not in Task(nn.Linear(3, 2))._repr_html_()
+
+
+def test_a_task_in_a_line() -> None:
+    made = Task(nn.Linear(3, 2), dtype=torch.float64)
+    assert repr(made) == "Task(Linear, cross_entropy, 8 parameters float64, cpu)"
+    assert "MSELoss" in repr(Task(nn.Linear(3, 2), nn.MSELoss()))
