@@ -25,6 +25,7 @@ SESSIONS = {
     "compare": "fedavg adabest --epochs 5 --batch-size 14 --rounds 40 --target .5 --out runs/first",
     "run": "examples/demo.toml --set rounds=40 --set target=0.5 --set seeds=[0] --out runs/second",
     "resume": "runs/first",
+    "extend": "runs/first --rounds 50",
     "fork": 'runs/first --at 20 --source FedAvg --algorithm "FedProx(mu=0.1)" --out fork',
     "verify": "runs/first runs/second",
     "report": "runs/first runs/second --out both",
@@ -39,6 +40,11 @@ SESSIONS = {
     "data show": "digits",
     "partition show": '--partition "Dirichlet(clients=8, alpha=0.1)"',
     "list": "samplers",
+    "export": "runs/first --algorithm AdaBest --seed 0 --out model.safetensors",
+    "new": "algorithm Half",
+    "check": "./half.py:Half",
+    "prune": "--all runs/first",
+    "rm": "runs/second --yes",
 }
 """what to type after a command, in the order in which it is typed"""
 

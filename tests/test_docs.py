@@ -36,6 +36,9 @@ def commands(page: str) -> list[list[str]]:
     typed = "".join(blocks(page, "sh"))
     for text in blocks(page, "console"):
         typed += "".join(f"{line[2:]}\n" for line in text.splitlines() if line[:2] == "$ ")
+    for text in blocks(page, "bash"):  # scripts, of which only our own commands can be checked
+        own = re.compile(r"^(?:srun |nohup )?(undrift [^>&\n]*)", flags=re.MULTILINE)
+        typed += "".join(f"{line}\n" for line in own.findall(text.replace("\\\n", " ")))
     lines = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", typed.replace("\\\n", " "), flags=re.MULTILINE)
     return [words for line in lines.splitlines() if (words := shlex.split(line, comments=True))]
 

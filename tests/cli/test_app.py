@@ -92,6 +92,17 @@ def test_another_target_is_reported_without_training_again(
     assert kinds[-2:] == ["note", "report"]
 
 
+def test_a_task_of_an_array_job_runs_one_seed_of_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "study.toml"
+    compare("fedavg", "--rounds=7", "--dry-run")
+    file.write_text(capsys.readouterr().out)
+    main(["run", str(file), "--set", "seeds=[12]", "--dry-run"])
+    file.write_text(capsys.readouterr().out)
+    assert Experiment.from_toml(file).seeds == (12,)
+
+
 def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = []
     for name in ("a", "b"):

@@ -306,6 +306,19 @@ def test_one_module_used_twice_is_fine() -> None:
     )  # 2 uses, 2 steps, 3 rounds
 
 
+def test_a_notebook_shows_a_table_and_no_markup_of_names() -> None:
+    def odd(outputs: Tensor, targets: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs, targets)
+
+    odd.__name__ = "<script>"
+    page = Task(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), odd)._repr_html_()
+    assert "<caption>Task</caption>" in page
+    for shown in ("Sequential", "&lt;script&gt;", "12 parameters float32", "cpu", "5, averaged"):
+        assert shown in page
+    assert "<script" not in page
+    assert "buffers" not in Task(nn.Linear(3, 2))._repr_html_()
+
+
 def test_a_task_in_a_line() -> None:
     made = Task(nn.Linear(3, 2), dtype=torch.float64)
     assert repr(made) == "Task(Linear, cross_entropy, 8 parameters float64, cpu)"

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import track
 
 from undrift.cli.running import Options, OwnFiles, this_command
 from undrift.cli.running import run as go
@@ -57,6 +56,7 @@ def fork(
     code
         A file of your own that the other run uses, if you have not run it here before.
     """
+    from undrift.cli.progress import show_steps
     from undrift.data.files.fetch import use_data_dir
     from undrift.runs.fork import forked, plant
     from undrift.runs.identity import last_data_dir
@@ -72,8 +72,7 @@ def fork(
     planting = plant(experiment, folder, run, this_command(), code)
     try:
         with terminable():
-            for _ in track(planting, "to the fork", total, console=console):
-                pass
+            show_steps(planting, "to the fork", total, console)
     except KeyboardInterrupt:
         sys.stderr.write("stopped before the fork; the same command goes on\n")
         raise

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
     )
     show: Callable[[Experiment, Iterable[Event]], None]
-    show = show_json if options.json_ else show_progress
+    show = show_json if options.json_ else partial(show_progress, folder=folder)
     try:
         with terminable(), closing(tracking), closing(happening):
             show(experiment, tracked(happening, tracking))

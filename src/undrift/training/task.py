@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from undrift.config import UndriftError, unknown
 from undrift.data.federated import Transform
+from undrift.data.html import facts_table
 from undrift.training.losses import LOSSES, PADDING, PREDICTS, Loss, Predicts
 
 CHUNK = 256
@@ -84,9 +85,24 @@ class Task:
         self._bind(model)
 
     def __repr__(self) -> str:
+        return f"Task({', '.join(map(str, self._facts().values()))})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        facts = self._facts()
+        if len(self.buffers0):
+            facts["buffers"] = f"{len(self.buffers0):,}, averaged by the server"
+        return facts_table("Task", facts)
+
+    def _facts(self) -> dict[str, str]:
         loss = getattr(self.loss, "__name__", type(self.loss).__name__)
         size = f"{len(self.x0)} parameters {str(self.x0.dtype).removeprefix('torch.')}"
-        return f"Task({type(self.model).__name__}, {loss}, {size}, {self.x0.device})"
+        return {
+            "model": type(self.model).__name__,
+            "loss": loss,
+            "size": size,
+            "device": str(self.x0.device),
+        }
 
     def _bind(self, model: nn.Module) -> None:
         """Use this module, with its parameters and gradients as views of x and g."""

@@ -20,6 +20,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from undrift.system.terminal import redraws
+
 ATTEMPTS = 3
 WAIT = 1.0
 """Seconds before the second attempt; doubled for each further one."""
@@ -139,7 +141,7 @@ class _Downloader:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A progress bar on stderr if that is a terminal, else nothing."""
+    """A progress bar on stderr if that is a terminal that can redraw it, else nothing."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -148,7 +150,7 @@ def _progress() -> Iterator[Progress]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, disable=not redraws(console)) as progress:
         yield progress
 
 
