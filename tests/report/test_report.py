@@ -119,7 +119,10 @@ def test_null_fields_are_left_out(tmp_path: Path) -> None:
 
 
 def test_several_runs_in_one_page(tmp_path: Path) -> None:
-    runs = [read_run(make_run(tmp_path / name, name=f"<{name}>", every=name)) for name in "ab"]
+    runs = [
+        read_run(make_run(tmp_path / name, name=f"<{name}>", dropout=x))
+        for name, x in (("a", 0.1), ("b", 0.2))
+    ]
     (tmp_path / "b" / "partition.json").write_text('{"label_counts": [[1, 2]]}')
     runs[1] = read_run(tmp_path / "b")
     page = write_report(merge(runs), tmp_path / "out", formats=["pdf"], baseline="FedAvg")
@@ -127,7 +130,7 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
     assert text.count("data-partition=") == 2
     assert "Labels of the clients of &lt;b&gt;" in text
     assert text.count('class="copy"') == 2
-    assert "AdaBest · &lt;b&gt;" in text
+    assert "AdaBest, dropout=0.2" in text
     assert "Difference to the baseline" in text
     assert "<a>" not in text.split("<script")[0]
     figures = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
@@ -136,7 +139,7 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
 
 
 def test_an_algorithm_keeps_its_colour_in_every_run(tmp_path: Path) -> None:
-    runs = [read_run(make_run(tmp_path / name, name=name)) for name in "abc"]
+    runs = [read_run(make_run(tmp_path / n, name=n, dropout=k / 9)) for k, n in enumerate("abc")]
     arms = panel_data(merge(runs))["arms"]
     assert len({(arm["name"], arm["colour"]) for arm in arms}) == 2
     assert len({(arm["colour"], arm["dash"]) for arm in arms}) == len(arms) == 6

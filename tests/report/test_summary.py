@@ -27,8 +27,8 @@ from undrift.report import (
     write_report,
 )
 from undrift.report.estimate import Estimate, quantile
+from undrift.report.merge import renamed
 from undrift.report.page.panels import panel_data
-from undrift.report.read import renamed
 from undrift.report.score import RMSE
 from undrift.report.units import brief, common_prefix, percent, prefix
 
@@ -361,12 +361,13 @@ def test_only_the_same_problem_is_compared(tmp_path: Path) -> None:
     assert [row.leads for row in summarise(both)] == [False, True, False, True]
     own = summarise(both, "FedAvg")
     assert [row.baseline.label for row in own if row.baseline] == [
-        *("FedAvg · easy", "FedAvg · easy"),
-        *("FedAvg · hard", "FedAvg · hard"),
+        *("FedAvg, digits", "FedAvg, digits"),
+        *("FedAvg, harder", "FedAvg, harder"),
     ]
-    one = summarise(both, "FedAvg · easy")
+    one = summarise(both, "FedAvg, digits")
     assert [row.baseline is not None for row in one] == [True, True, False, False]
-    same = summarise(merge([read_run(tmp_path / "easy"), read_run(more)]), "FedAvg · easy")
+    easy = make_run(tmp_path / "easy", name="easy", local="Local()")
+    same = summarise(merge([read_run(easy), read_run(more)]), "FedAvg, lr=0.1")
     assert [row.leads for row in same] == [False, True, False, False]
     assert same[3].gaps[0] == pytest.approx(0.4 - 0.7)
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from undrift.config import UndriftError, shortened
 from undrift.report.figures import FORMATS
-from undrift.report.read import Run, merge, read_run
+from undrift.report.merge import merge
+from undrift.report.read import Run, read_run
 from undrift.report.summary import SummaryRow, summarise
 from undrift.report.tables import (
     csv_table,

@@ -35,7 +35,7 @@ def seed_note(rows: Sequence[SummaryRow]) -> str:
     baselines = dict.fromkeys(row.baseline.label for row in rows if row.baseline)
     if baselines:
         text += (
-            f" Differences are to {', '.join(baselines)}, on the seeds that both finished; a win is"
+            f" Differences are to {'; '.join(baselines)}, on the seeds that both finished; a win is"
             " a seed on which the algorithm ends better."
         )
     return text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from undrift.config import UndriftError, shortened
 from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
+from undrift.report.labels import short_names
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 from undrift.runs.columns import Floats, MetricsReader
 from undrift.runs.reading import (
@@ -52,9 +53,10 @@ class TrialRecord:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One algorithm of a run.
+    """One algorithm of a run, or of several runs that differ in their seeds only.
 
     label             a short name, unique among all algorithms of a report
+    short             the label without the settings of its run
     run               the name of its run
     problem           the settings in PROBLEM; only arms with the same ones are compared
     seeds             planned seeds; `curves` and `failures` are by seed
@@ -73,6 +75,7 @@ class Arm:
     rounds: int
     score: Score
     groups: tuple[str, ...] = ()
+    short: str = ""
 
     def finished(self, seed: int) -> bool:
         """Whether a seed completed the last round without a failure."""
@@ -119,7 +122,8 @@ class Arm:
 class Run:
     """A run directory, or several as one (see `merge`).
 
-    merged      the runs that this one was merged from, if any
+    merged      the runs that this one was merged from, if any; each may be pooled from several
+    pooled      the runs of the same settings that this one was pooled from, if any
     partitions  name of the run → sample counts, clients × classes; empty if there are no labels
     """
 
@@ -130,9 +134,11 @@ class Run:
     target: float | None
     partitions: Mapping[str, NDArray[np.int64]]
     merged: tuple[Run, ...] = ()
+    pooled: tuple[Run, ...] = ()
 
     @property
     def members(self) -> tuple[Run, ...]:
+        """The runs in it that differ in more than their seeds."""
         return self.merged or (self,)
 
     @property
@@ -209,6 +215,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])
+    labels = short_names(names)
     failures = read_failures(endings)
     ends = {(failure.algorithm, failure.seed): failure.round for failure in failures}
     trials = (metrics or MetricsReader(rows)).read({(n, seed) for n in names for seed in seeds})
@@ -229,6 +236,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
             Arm(
                 name=algorithm,
                 label=label,
+                short=label,
                 run=name,
                 problem=json.dumps([score.name, *(experiment.get(key) for key in PROBLEM)]),
                 seeds=seeds,
@@ -238,7 +246,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
                 score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
             )
-            for algorithm, label in names.items()
+            for algorithm, label in labels.items()
         ),
         target=target if score is ACCURACY else None,
         partitions={} if counts is None else {name: counts},
@@ -253,45 +261,3 @@ def _score(experiment: Mapping[str, Any], curves: Collection[TrialRecord]) -> Sc
     if accuracy or not loss:
         return ACCURACY
     return RMSE if experiment.get("loss", "mse") == "mse" else LOSS
-
-
-def merge(runs: Sequence[Run]) -> Run:
-    """Several runs as one: the algorithms of all of them, and the settings they share.
-
-    Labels get the name of the run appended if they would clash or if problems differ.
-    """
-    if len(runs) == 1:
-        return runs[0]
-    names = [run.name for run in runs]
-    if len(set(names)) < len(names):
-        names = [str(run.folder) for run in runs]
-    if len(set(names)) < len(names):
-        raise UndriftError(f"a run is given twice among {', '.join(names)}; give each one once")
-    runs = [renamed(run, name) for run, name in zip(runs, names, strict=True)]
-    arms = [arm for run in runs for arm in run.arms]
-    if len({arm.label for arm in arms}) < len(arms) or len({arm.problem for arm in arms}) > 1:
-        arms = [replace(arm, label=f"{arm.label} · {arm.run}") for arm in arms]
-    first, *others = (run.experiment for run in runs)
-    owners: dict[str, list[str]] = {}
-    for run in runs:
-        for counts in run.partitions.values():
-            owners.setdefault(json.dumps(counts.tolist()), []).append(run.name)
-    return Run(
-        folder=runs[0].folder.parent,
-        experiment={k: v for k, v in first.items() if all(e.get(k) == v for e in others)},
-        name=", ".join(names),
-        arms=tuple(arms),
-        target=runs[0].target if len({run.target for run in runs}) == 1 else None,
-        partitions={", ".join(names): np.array(json.loads(c)) for c, names in owners.items()},
-        merged=tuple(runs),
-    )
-
-
-def renamed(run: Run, name: str) -> Run:
-    """The run under another name."""
-    return replace(
-        run,
-        name=name,
-        arms=tuple(replace(arm, run=name) for arm in run.arms),
-        partitions=dict(zip([name], run.partitions.values(), strict=False)),
-    )

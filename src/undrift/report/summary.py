@@ -189,8 +189,7 @@ def _paired(run: Run, row: SummaryRow, baseline: str) -> SummaryRow:
 
 
 def _called(arm: Arm, name: str) -> bool:
-    short = arm.label.removesuffix(f" · {arm.run}")
-    return name.lower() in {text.lower() for text in (arm.name, arm.label, short)}
+    return name.lower() in {text.lower() for text in (arm.name, arm.label, arm.short)}
 
 
 def _labels(run: Run) -> list[str]:

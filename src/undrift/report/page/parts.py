@@ -10,6 +10,7 @@ from undrift.report.notes import BEST, footnote, seed_note
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
+from undrift.report.settings import spelled
 from undrift.report.summary import SummaryRow
 from undrift.report.tables import ALGORITHM, NONE, NOTES, seed_columns, table_columns
 from undrift.report.units import brief, percent, prefix
@@ -45,7 +46,9 @@ def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
         "failures": _failures(run),
         "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
         "sections": plot_sections(run),
-        "commands": "\n".join(map(_command, run.members)),
+        "commands": "\n".join(
+            _command(one) for member in run.members for one in member.pooled or (member,)
+        ),
         "settings": _settings(run),
     }
 
@@ -183,17 +186,17 @@ def _settings(run: Run) -> str:
         if all(value is None for value in values):
             continue
         if width > 1 and all(value == values[0] for value in values):
-            cells = f'<td colspan="{width}">{_setting(values[0])}</td>'
+            cells = f'<td colspan="{width}">{_setting(key, values[0])}</td>'
         else:
-            cells = "".join(f"<td>{_setting(value)}</td>" for value in values)
+            cells = "".join(f"<td>{_setting(key, value)}</td>" for value in values)
         lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     return "\n".join(lines)
 
 
-def _setting(value: Any) -> str:
+def _setting(key: str, value: Any) -> str:
     if value is None:
         return NONE
-    text = escape(_plain(value))
+    text = escape(_plain(spelled(key, value)))
     return f"<code>{text}</code>" if "(" in text else text
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
+from undrift.report.merge import merge, renamed
 from undrift.report.page.panels import panel_data
 from undrift.report.page.parts import render_parts
-from undrift.report.read import Run, merge, read_run, renamed
+from undrift.report.read import Run, read_run
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
 from undrift.runs.columns import MetricsReader
@@ -129,7 +130,7 @@ class Folder:
         known = {entry.name: entry.seen.run for entry in self.entries()}
         runs = {name: known.get(name) for name in names}
         begun = [renamed(run, name) for name, run in runs.items() if run is not None and run.begun]
-        return merge(begun) if begun else None
+        return merge(begun, strict=False) if begun else None
 
     def _find(self) -> Iterator[tuple[Path, Stamp]]:
         """Run directories with the stamps of their files."""
