@@ -26,7 +26,6 @@ from undrift.report import (
 from undrift.report.labels import MOST
 from undrift.report.settings import contrast, spelled
 
-
 FORK = "Origin(run='x', algorithm='%s', round=5)"
 
 

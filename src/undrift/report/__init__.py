@@ -19,6 +19,7 @@ from undrift.report.merge import merge
 from undrift.report.read import Run, read_run
 from undrift.report.summary import SummaryRow, summarise
 from undrift.report.tables import (
+    COLUMNS,
     csv_table,
     latex_table,
     markdown_table,
@@ -31,6 +32,7 @@ from undrift.system.extras import lacking
 from undrift.system.files import replace_file, writing
 
 __all__ = [
+    "COLUMNS",
     "FORMATS",
     "Run",
     "SummaryRow",
@@ -63,6 +65,7 @@ def write_report(
     *,
     baseline: str | None = None,
     formats: Sequence[str] = ("svg", "png"),
+    columns: Sequence[str] | None = None,
 ) -> Path:
     """Write report.html, figures/, table.md, table.tex, table.csv and seeds.csv.
 
@@ -70,6 +73,7 @@ def write_report(
     out        the directory to write into; that of the run if None
     baseline   the algorithm to compare the others with, seed by seed
     formats    kinds of files for the figures
+    columns    names of the columns of the main table, of `COLUMNS`; by default all
 
     Returns the path of the page.
     """
@@ -89,8 +93,8 @@ def write_report(
         raise UndriftError(f"{str(run.folder)!r} holds no evaluated round; run it first")
     rows = summarise(run, baseline)
     tables = {
-        RunFile.TABLE_MD: markdown_table(run, rows),
-        RunFile.TABLE_TEX: latex_table(run, rows),
+        RunFile.TABLE_MD: markdown_table(run, rows, columns),
+        RunFile.TABLE_TEX: latex_table(run, rows, columns),
         RunFile.TABLE_CSV: csv_table(run, rows),
         RunFile.SEEDS_CSV: seeds_csv(run, rows),
     }
@@ -100,7 +104,7 @@ def write_report(
             _write(folder / name, text)
         figures = write_figures(run, folder / RunFile.FIGURES, formats)
         beside = [*map(Path, tables), *(path.relative_to(folder) for path in figures)]
-        return _write(folder / RunFile.REPORT, render_page(run, rows, beside))
+        return _write(folder / RunFile.REPORT, render_page(run, rows, beside, columns))
 
 
 def _write(path: Path, text: str) -> Path:

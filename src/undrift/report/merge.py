@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,8 @@ def merge(runs: Sequence[Run], *, strict: bool = True) -> Run:
     if len(set(names)) < len(names):
         raise UndriftError(f"a run is given twice among {', '.join(names)}; give each one once")
     runs = [renamed(run, name) for run, name in zip(runs, names, strict=True)]
+    called = {str(run.experiment.get("hash")): run.name for run in runs}
+    runs = [_with_arms(run, [_traced(arm, called) for arm in run.arms]) for run in runs]
     flats = [spread(run.experiment) for run in runs]
     alike: list[list[int]] = []  # places of runs with the same settings
     for place, flat in enumerate(flats):
@@ -87,6 +89,13 @@ def _labelled(runs: Sequence[Run], told: Sequence[Sequence[str]], name: str) -> 
         partitions={listed(names): np.array(json.loads(c)) for c, names in owners.items()},
         merged=tuple(runs),
     )
+
+
+def _traced(arm: Arm, called: Mapping[str, str]) -> Arm:
+    """The arm, with the name of the run that it was forked from, if that is known."""
+    if arm.fork is None or arm.fork.run not in called:
+        return arm
+    return replace(arm, fork=replace(arm.fork, run=called[arm.fork.run]))
 
 
 def _named(arm: Arm, short: str, end: str) -> Arm:
@@ -171,8 +180,13 @@ def _joined(one: Arm, other: Arm) -> Arm:
         run=f"{one.run}, {other.run}",
         seeds=tuple(sorted({*one.seeds, *other.seeds})),
         curves=dict(sorted(curves.items())),
+        fork=one.fork and replace(one.fork, spent=_spent(one) | _spent(other)),
         failures=dict(sorted(failures.items())),
     )
+
+
+def _spent(arm: Arm) -> dict[int, Mapping[str, float]]:
+    return dict(arm.fork.spent) if arm.fork else {}
 
 
 def _refuse_contradiction(one: Arm, other: Arm, seed: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from undrift.config import UndriftError, shortened
 from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
+from undrift.report.forks import Fork, read_fork
 from undrift.report.labels import short_names
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 from undrift.runs.columns import Floats, MetricsReader
@@ -63,6 +64,7 @@ class Arm:
     rounds            planned rounds
     score             what it is ranked by
     groups            names of the model's parameter groups; none if they were not recorded
+    fork              where it started, if not from a new model
     """
 
     name: str
@@ -76,6 +78,7 @@ class Arm:
     score: Score
     groups: tuple[str, ...] = ()
     short: str = ""
+    fork: Fork | None = None
 
     def finished(self, seed: int) -> bool:
         """Whether a seed completed the last round without a failure."""
@@ -228,6 +231,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     target = experiment.get("target")
     counts = read_label_counts(partition)
     groups = experiment.get("groups")
+    fork = read_fork(folder, experiment, seeds)
     return Run(
         folder=folder,
         experiment=experiment,
@@ -245,6 +249,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
                 rounds=experiment.get("rounds", last_round),
                 score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
+                fork=fork,
             )
             for algorithm, label in labels.items()
         ),

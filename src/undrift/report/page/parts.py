@@ -36,13 +36,15 @@ _SETTINGS = {
 _SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format", "groups"}
 
 
-def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
+def render_parts(
+    run: Run, rows: Sequence[SummaryRow], columns: Sequence[str] | None = None
+) -> dict[str, str]:
     """Name in view.html → HTML."""
     return {
         "title": escape(run.name),
         "facts": _facts(run),
         "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
-        "table": _table(table_columns(run, rows), rows, footnote(run, rows)),
+        "table": _table(table_columns(run, rows, columns), rows, footnote(run, rows)),
         "failures": _failures(run),
         "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
         "sections": plot_sections(run),
@@ -59,8 +61,9 @@ def _facts(run: Run) -> str:
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
     said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
-    if run.experiment.get("origin"):
-        said.append(f"forked: {run.experiment['origin']}")
+    fork = run.arms[0].fork
+    if fork and len(run.members) == 1:
+        said.append(fork.said(*(arm.name for arm in run.arms)))
     return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
 
 
