@@ -137,7 +137,7 @@ def _table(columns: Mapping[str, list[str]], rows: Sequence[SummaryRow], note: s
     ):
         star = f" {BEST}" if row.leads else ""
         first = f'<span class="mark" data-arm="{place}"></span>{escape(row.arm.label)}{star}'
-        if row.arm.name != row.arm.label:
+        if row.arm.name not in (row.arm.short, f"{row.arm.short}()"):
             first += f"<small>{escape(row.arm.name)}</small>"
         rest = [
             f"<td {kind}>{escape(c)}</td>" for c, kind in zip(cells[1:], kinds[1:], strict=True)
