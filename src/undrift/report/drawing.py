@@ -102,7 +102,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
     ax.set(xlabel=label, ylabel=quantity.full_title, title=title)
     ax.set_xlim(left=0)
     if x == "round":
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10]))
 
 
 def draw_curves(
@@ -197,7 +197,7 @@ def draw_legend(figure: Any, arms: Sequence[Arm]) -> None:
     if lines and len(arms) > MOST_ABOVE:
         width, height = figure.get_size_inches()
         figure.set_size_inches(width + _entry_width(arms), max(height, 0.3 + 0.155 * len(lines)))
-        figure.legend(handles=lines, loc="outside right upper", borderaxespad=1.2)
+        figure.legend(handles=lines, loc="outside right upper", borderpad=1)
     elif lines:
         columns = legend_columns(arms, float(figure.get_size_inches()[0]))
         figure.legend(handles=lines, loc="outside upper center", ncols=columns)

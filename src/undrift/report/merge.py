@@ -12,7 +12,7 @@ from undrift.later import np
 from undrift.measure.quantities import CLOCK
 from undrift.report.labels import short_names, suffixes
 from undrift.report.read import Arm, Run, TrialRecord
-from undrift.report.settings import differences, spread
+from undrift.report.settings import compared, differences
 
 LISTED = 4
 """most runs whose names are listed"""
@@ -40,7 +40,7 @@ def merge(runs: Sequence[Run], *, strict: bool = True) -> Run:
     runs = [renamed(run, name) for run, name in zip(runs, names, strict=True)]
     called = {str(run.experiment.get("hash")): run.name for run in runs}
     runs = [_with_arms(run, [_traced(arm, called) for arm in run.arms]) for run in runs]
-    flats = [spread(run.experiment) for run in runs]
+    flats = compared([run.experiment for run in runs])
     alike: list[list[int]] = []  # places of runs with the same settings
     for place, flat in enumerate(flats):
         same = next((group for group in alike if flats[group[0]] == flat), None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from undrift.config import UndriftError, shortened
 from undrift.later import NDArray, np
-from undrift.measure.quantities import QUANTITIES
+from undrift.measure.quantities import CLOCK, QUANTITIES
 from undrift.report.forks import Fork, read_fork
 from undrift.report.labels import short_names
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
@@ -193,6 +193,33 @@ class Run:
             last = 0 if curve is None else int(curve.rounds[-1])
             done += total if seed in arm.failures else min(last, total)
         return done // len(pairs)
+
+    @property
+    def trials(self) -> int:
+        """Planned trials."""
+        return sum(len(arm.seeds) for arm in self.arms)
+
+    @property
+    def trials_done(self) -> int:
+        """Trials that finished or failed."""
+        return sum(
+            seed in arm.failures or arm.finished(seed) for arm in self.arms for seed in arm.seeds
+        )
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time that the remaining rounds take at the speed so far; None if that is unknown."""
+        done, left, seconds = 0, 0, 0.0
+        for arm in self.arms:
+            start = arm.fork.round if arm.fork else 0
+            for seed in arm.seeds:
+                curve = arm.curves.get(seed)
+                last = start if curve is None else int(curve.rounds[-1])
+                left += 0 if seed in arm.failures else max(arm.rounds - last, 0)
+                if curve is not None and CLOCK in curve.values:
+                    done += last - start
+                    seconds += float(np.nan_to_num(curve.values[CLOCK][-1]))
+        return left * seconds / done if done > 0 and seconds > 0 else None
 
     def recorded(self, metric: str) -> bool:
         """Whether any trial has a finite value of this metric."""

@@ -10,7 +10,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -58,8 +58,13 @@ class Call:
 
 def read_call(text: Any, kind: str) -> Call | None:
     """The expression in a text, with the defaults of its parameters; None if it is none."""
+    return _parsed(text, kind) if isinstance(text, str) else None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, kind: str) -> Call | None:
     try:
-        body = tree(text.strip()).body if isinstance(text, str) else None
+        body = tree(text.strip()).body
         return _call(body, kind) if isinstance(body, ast.Call) else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -102,6 +107,14 @@ def _classes(kind: str) -> dict[str, Callable[..., Any]]:
     found = getattr(import_module(module), name)
     many = found.values() if isinstance(found, dict) else [found]
     return {one.__name__: one for one in many}
+
+
+def compared(experiments: Sequence[Mapping[str, Any]]) -> list[dict[Key, Any]]:
+    """For each run, the settings that are not written alike in all, by parameter."""
+    keys = dict.fromkeys(key for one in experiments for key in one)
+    first = experiments[0]
+    unlike = [key for key in keys if any(one.get(key) != first.get(key) for one in experiments)]
+    return [spread({key: one.get(key) for key in unlike}) for one in experiments]
 
 
 def spread(experiment: Mapping[str, Any]) -> dict[Key, Any]:

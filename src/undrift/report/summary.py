@@ -210,6 +210,14 @@ def _paired(run: Run, row: SummaryRow, baseline: str) -> SummaryRow:
     return replace(row, baseline=chosen[0], gaps=_gaps(row.arm, chosen[0]))
 
 
+def find_arm(run: Run, name: str, flag: str) -> Arm:
+    """The algorithm of a run with this label or name; case does not matter."""
+    found = [arm for arm in run.arms if _called(arm, name)]
+    if not found:
+        raise UndriftError(f"{flag}: " + unknown("algorithm of the run", name, _labels(run)))
+    return found[0]
+
+
 def _called(arm: Arm, name: str) -> bool:
     return name.lower() in {text.lower() for text in (arm.name, arm.label, arm.short)}
 

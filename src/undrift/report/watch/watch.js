@@ -36,6 +36,12 @@ function age(seconds) {
   return seconds < 5 ? "now" : `${Math.floor(seconds)} s ago`;
 }
 
+// Rounds are means over trials, which says little once some are done and others have not begun.
+function progress(run) {
+  return run.done >= run.rounds ? `${run.rounds} rounds, ${run.trials}`
+    : `${run.trials}, ${run.done} / ${run.rounds} rounds on average`;
+}
+
 function card(run) {
   const box = element("input");
   box.type = "checkbox";
@@ -57,10 +63,10 @@ function card(run) {
     const ago = element("span", "ago");
     ago.dataset.since = run.modified;
     label.append(
-      element("span", "about", `${run.data} · ${run.algorithms.join(", ")}`),
+      element("span", "about", run.about),
       element("span", "track", bar),
-      element("span", "numbers", element("span", "", `${run.done} / ${run.rounds}`),
-        element("span", "", "best ", best), ago),
+      element("span", "numbers", element("span", "", progress(run)), ago),
+      element("span", "numbers", element("span", "", "best ", best), element("span", "", run.left)),
     );
   }
   const made = element("li", `run ${run.state}`, label);
