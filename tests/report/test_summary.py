@@ -257,6 +257,7 @@ def test_an_interrupted_run_has_no_final_results(tmp_path: Path) -> None:
         assert "**" not in text
         assert "textbf" not in text
     assert "ends" not in page
+    assert "small has done 0 of 4 trials, 35 % of all rounds, so far." in page
     assert "has finished on every seed yet" in page
     first, second = csv.DictReader(io.StringIO(csv_table(run, rows)))
     assert (first["unfinished"], first["rounds"], first["done"]) == ("2", "20", "10")
@@ -308,6 +309,7 @@ def test_regression_is_ranked_by_its_error(tmp_path: Path) -> None:
     assert "unfinished" not in text
     assert "taken on the logarithmic scale" in text
     page = write_report(folder).read_text().split("<script")[0]
+    assert "accuracy" not in page.split("How to repeat it")[0].lower()
     assert "<b>Good</b> ends lowest: RMSE 0.1333 ± 0.05774 after round 20, 0.4 ± 0.1 below" in page
     assert '<figure class="wide"><figcaption><h3>Test loss' in page
     assert "%" not in text.split("95 % interval")[0]

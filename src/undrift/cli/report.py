@@ -43,8 +43,9 @@ def report(
 
     Writes report.html, which needs no other file; figures/ for a paper; table.md, table.tex
     (booktabs) and table.csv with means, standard deviations and 95 % intervals over seeds; and
-    seeds.csv with every seed. Runs need not be finished. Those that cannot be read are left out,
-    and the exit code is 1.
+    seeds.csv with every seed. Runs that differ in their seeds only are pooled, as if they had been
+    one; others are labelled by the settings in which they differ. Runs need not be finished. Those
+    that cannot be read are left out, and the exit code is 1.
 
     Parameters
     ----------

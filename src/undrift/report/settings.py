@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
+from undrift.config import Config
 from undrift.config.expressions import tree
 
 Key = tuple[str, ...]
@@ -96,6 +97,9 @@ def _defaults(kind: str, name: str) -> dict[str, Any]:
         return {}
     known = inspect.signature(make).parameters.values()
     found = {one.name: None if one.default is one.empty else one.default for one in known}
+    for parameter, default in found.items():
+        if isinstance(default, Config):
+            found[parameter] = read_call(repr(default), kind)
     return found | {"epochs": 1.0} if kind == "local" else found
 
 

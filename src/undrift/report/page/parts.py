@@ -109,7 +109,10 @@ def _progress(run: Run) -> str:
     """A sentence on the progress of a run that is not finished."""
     if run.finished:
         return ""
-    return f"{escape(run.name)} has done {run.done} of {run.rounds} rounds so far."
+    share = 100 * run.done // max(run.rounds, 1)
+    trials = f"{run.trials_done} of {run.trials} trials, {share} % of all rounds,"
+    rounds = f"{run.done} of {run.rounds} rounds"
+    return f"{escape(run.name)} has done {trials if run.trials > 1 else rounds} so far."
 
 
 def _cheapest(run: Run, rows: Sequence[SummaryRow]) -> str:

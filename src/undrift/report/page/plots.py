@@ -18,7 +18,10 @@ def plot_sections(run: Run) -> str:
     absent: list[str] = []
     for title, panels in SECTIONS:
         shown = [panel for panel in panels if panel.worth_showing(run)]
-        absent += [panel.title.lower() for panel in panels if panel not in shown]
+        lacking = [panel for panel in panels if panel not in shown]
+        if run.score is not ACCURACY:  # which has no accuracies to miss
+            lacking = [panel for panel in lacking if not panel.quantity.name.count("accuracy")]
+        absent += [panel.title.lower() for panel in lacking]
         if shown:
             first = not lines
             lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']

@@ -36,10 +36,10 @@ function age(seconds) {
   return seconds < 5 ? "now" : `${Math.floor(seconds)} s ago`;
 }
 
-// Rounds are means over trials, which says little once some are done and others have not begun.
+// Rounds done are a mean over trials: as a share of all, where some are done and others not begun.
 function progress(run) {
-  return run.done >= run.rounds ? `${run.rounds} rounds, ${run.trials}`
-    : `${run.trials}, ${run.done} / ${run.rounds} rounds on average`;
+  const share = Math.floor((100 * run.done) / Math.max(run.rounds, 1));
+  return run.done < run.rounds ? `${run.trials}, ${share} %` : `${run.trials}, ${run.rounds} rounds`;
 }
 
 function card(run) {
