@@ -139,6 +139,11 @@ def test_algorithms_are_labelled_by_the_parameters_that_differ(tmp_path: Path) -
     assert labels(run, more) == [*expected, "AdaBest(beta=0.7)"]
 
 
+def test_a_file_that_a_run_does_not_use_is_no_difference(tmp_path: Path) -> None:
+    one = one_seed(tmp_path / "a", 0, code={"./m.py": "x"})
+    assert labels(one, one_seed(tmp_path / "b", 1)) == ["FedAvg", "AdaBest"]
+
+
 def test_own_code_is_compared_without_being_loaded(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("raise SystemExit('loaded')")
     place = tmp_path / "mine.py"

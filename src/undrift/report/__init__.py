@@ -14,18 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from undrift.config import UndriftError, shortened
+from undrift.report.csv_tables import csv_table, seeds_csv
 from undrift.report.figures import FORMATS
 from undrift.report.merge import merge
 from undrift.report.read import Run, read_run
 from undrift.report.summary import SummaryRow, summarise
 from undrift.report.tables import (
     COLUMNS,
-    csv_table,
     latex_table,
     markdown_table,
     rich_seed_table,
     rich_table,
-    seeds_csv,
 )
 from undrift.runs.layout import RunFile
 from undrift.system.extras import lacking

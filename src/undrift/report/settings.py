@@ -118,7 +118,27 @@ def compared(experiments: Sequence[Mapping[str, Any]]) -> list[dict[Key, Any]]:
     keys = dict.fromkeys(key for one in experiments for key in one)
     first = experiments[0]
     unlike = [key for key in keys if any(one.get(key) != first.get(key) for one in experiments)]
-    return [spread({key: one.get(key) for key in unlike}) for one in experiments]
+    edited = _edited(experiments)
+    return [
+        {
+            key: value
+            for key, value in spread({key: one.get(key) for key in unlike}).items()
+            if key[0] != "code" or key in edited
+        }
+        for one in experiments
+    ]
+
+
+def _edited(experiments: Sequence[Mapping[str, Any]]) -> set[Key]:
+    """Files of users' own code that are not the same in all runs that use them.
+
+    A file that a run does not use is no difference beside the settings that name it.
+    """
+    known: dict[Key, set[str]] = {}
+    for one in experiments:
+        for key, checksum in _spread(("code",), one.get("code") or {}):
+            known.setdefault(key, set()).add(str(checksum))
+    return {key for key, checksums in known.items() if len(checksums) > 1}
 
 
 def spread(experiment: Mapping[str, Any]) -> dict[Key, Any]:
