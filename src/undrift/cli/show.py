@@ -46,13 +46,12 @@ def show(run: Path) -> None:
     found = read_run(run)
     console = Console(highlight=False)
     settings = Table(box=None, show_header=False, pad_edge=False)
-    for key, value in found.experiment.items():
-        if value is not None and key not in ("groups", "origin"):  # large models have hundreds
+    fork = found.arms[0].fork
+    origin = {"origin": fork.said(*(arm.name for arm in found.arms))} if fork else {}
+    for key, value in {**found.experiment, **origin}.items():
+        if value is not None and key != "groups":  # large models have hundreds
             name = Text(printable(key.replace("_", " ")))
             settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
-    if fork := found.arms[0].fork:
-        said = fork.said(*(arm.name for arm in found.arms))
-        settings.add_row("origin", Text(printable(said), overflow="fold"))
     settings.add_row("state", run_state(holder(run), found.finished))
     console.print(settings)
     console.print(_last(found))
