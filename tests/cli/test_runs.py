@@ -72,6 +72,7 @@ def test_report_goes_into_the_run_itself(tmp_path: Path, capsys: Shown) -> None:
         ([], "at least one run directory"),
         (["RUN", "--target", "80"], "--target 80.0: must be"),
         (["RUN", "--formats", "svg,jpg"], "no kind of figure is called 'jpg'"),
+        (["RUN", "--columns", "final,worst"], "no column is called 'worst'; known: behind, best,"),
         (["RUN", "--baseline", "fedavgm"], "did you mean 'FedAvg'"),
         (["RUN", "RUN"], "given twice"),
         (["nowhere"], "'nowhere' is not a directory"),
@@ -107,6 +108,52 @@ def test_ls_lists_runs_latest_first(tmp_path: Path, capsys: Shown) -> None:
     assert re.search(r"new .* 10/20 +65\.00 % +\d+ s", shown)
 
 
+def test_ls_fits_80_columns_and_says_what_differs(
+    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for lr in ("0.03", "0.1"):
+        make_run(
+            tmp_path / f"a-run-of-some-forty-five-letters-and-digits-{lr}", local=f"Local(lr={lr})"
+        )
+    short = {key: values[:2] for key, values in ACCURACY.items() if key != (B, 1)}
+    one = make_run(tmp_path / "on", short, data="Other()", seeds=[0, 1])
+    origin = f"Origin(run='0123', algorithm={B.replace('0.96', '0.5')!r}, round=4)"
+    make_run(tmp_path / "fork", {(B, 0): ACCURACY[B, 0]}, origin=origin)
+    with closing(Lock(one)):
+        main(["ls", str(tmp_path)])
+        shown = capsys.readouterr().out
+        main(["ls", str(tmp_path), "--json"])
+        rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+        entry = next(entry for entry in Folder(tmp_path).facts() if entry["name"] == "on")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "  digits: FedAvg, AdaBest; lr=0.03; seeds 0, 1" not in shown  # the same in both
+    long = r"\na-run-of-some-forty-five-letters-and-digits-0\.03\n"
+    assert re.search(long + r" .*\n  digits: FedAvg, AdaBest; lr=0\.03 *\n", shown)
+    assert "fork of 0123 after round 4: AdaBest(beta=0.5) → AdaBest(beta=0.96)" in shown
+    assert re.search(
+        r"on +running +0/4 +7/20 .*\n  Other: FedAvg, AdaBest; 5 s left", shown
+    )  # 50 rounds at 0.1 s
+    assert rows["on"]["seconds_left"] == pytest.approx(5)
+    assert (entry["trials"], entry["left"]) == ("0 of 4 trials", "5 s left")
+    assert entry["about"] == "Other: FedAvg, AdaBest"
+    assert (rows["fork"]["trials_done"], rows["fork"]["seconds_left"]) == (1, None)
+
+
+def test_show_tells_where_a_fork_started(tmp_path: Path, capsys: Shown) -> None:
+    origin = f"Origin(run='0123', algorithm={A!r}, round=4, fresh=True)"
+    main(["show", str(make_run(tmp_path, {(B, 0): ACCURACY[B, 0]}, origin=origin))])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "origin fork of 0123 after round 4, the model alone: FedAvg → AdaBest" in said
+
+
+def test_a_folder_that_is_not_there_is_called_so(tmp_path: Path, capsys: Shown) -> None:
+    gone = str(tmp_path / "gone")
+    for line in (["resume", gone], ["fork", gone, "--at", "1", "--algorithm", "fedavg"]):
+        fails(*line, code=2)
+        assert f"there is no folder '{gone}'" in capsys.readouterr().err
+
+
 def test_the_state_of_a_run_is_the_same_everywhere(tmp_path: Path, capsys: Shown) -> None:
     half = {key: values[:2] for key, values in ACCURACY.items()}
     make_run(tmp_path / "finished")
@@ -137,7 +184,7 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     failure = {"algorithm": A, "seed": 1, "round": 15, "reason": "the [b]model[/b] is not finite"}
     main(["show", str(make_run(tmp_path, failures=[failure]))])
     shown = capsys.readouterr().out
-    assert "Dirichlet(clients=4, alpha=0.1)" in shown
+    assert "Dirichlet(clients=4, alpha=0.1, sigma=0)" in shown  # with its defaults
     assert re.search(r"FedAvg +10/20 +45\.00 ± 7\.07", shown)  # where both seeds still were
     assert re.search(r"AdaBest +20/20 +85\.00 ± 7\.07 +0\.05 +21 +0\.5 +0\.2 +30\.0 kB", shown)
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
@@ -159,6 +206,15 @@ def test_equal_runs_do_not_differ(tmp_path: Path, capsys: Shown) -> None:
     shown = capsys.readouterr().out
     assert "the same settings, the same results" in shown
     assert "undrift 0.1.0 and 9" in shown
+
+
+def test_diff_names_the_parameters_that_differ(tmp_path: Path, capsys: Shown) -> None:
+    a = make_run(tmp_path / "a", local="Local(lr=0.3)", code={"./m.py": "x", "./n.py": "y"})
+    b = make_run(tmp_path / "b", local="Local(batch_size=16)", code={"./m.py": "z", "./n.py": "y"})
+    fails("diff", str(a), str(b), code=1)
+    assert capsys.readouterr().out.splitlines() == [
+        *("local.lr: 0.3 | 0.1", "local.batch_size: 32 | 16", "code../m.py: 'x' | 'z'")
+    ]
 
 
 def test_diff_names_settings_rounds_and_quantities(tmp_path: Path, capsys: Shown) -> None:
@@ -360,6 +416,6 @@ def test_regression_in_show_and_ls(tmp_path: Path, capsys: Shown) -> None:
     main(["show", str(tmp_path / "run")])
     assert re.search(r"FedAvg +20/20 +0\.2236 ± 0 ", capsys.readouterr().out)  # root of 1 / 20
     main(["ls", str(tmp_path)])
-    assert re.search(r"finished +20/20 +RMSE 0\.2236 ", capsys.readouterr().out)
+    assert re.search(r"finished +4/4 +20/20 +RMSE 0\.2236\b", capsys.readouterr().out)
     fails("report", str(tmp_path / "run"), "--target", "0.5", code=2)
     assert "no accuracies" in capsys.readouterr().err

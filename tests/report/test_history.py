@@ -107,7 +107,7 @@ def test_read_gives_what_the_run_directory_holds(tmp_path: Path) -> None:
     assert part["round"].tolist() == list(ROUNDS)
     assert part["accuracy"].tolist() == list(ACCURACY[B, 1])
     assert "h_norm" not in history.columns
-    both = History.read(tmp_path / "a", make_run(tmp_path / "b", name="other"))
+    both = History.read(tmp_path / "a", make_run(tmp_path / "b", name="other", dropout=0.1))
     assert len(both) == 2 * len(history)
     assert len({row["label"] for row in both}) == 4
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.report.directory import A, B, make_run
+from tests.report.directory import A, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.report import merge, read_run, write_report
+from undrift.report.drawing import draw_legend
 from undrift.report.page.panels import MOST_POINTS, panel_data
+from undrift.report.palette import inks
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +121,10 @@ def test_null_fields_are_left_out(tmp_path: Path) -> None:
 
 
 def test_several_runs_in_one_page(tmp_path: Path) -> None:
-    runs = [read_run(make_run(tmp_path / name, name=f"<{name}>", every=name)) for name in "ab"]
+    runs = [
+        read_run(make_run(tmp_path / name, name=f"<{name}>", dropout=x))
+        for name, x in (("a", 0.1), ("b", 0.2))
+    ]
     (tmp_path / "b" / "partition.json").write_text('{"label_counts": [[1, 2]]}')
     runs[1] = read_run(tmp_path / "b")
     page = write_report(merge(runs), tmp_path / "out", formats=["pdf"], baseline="FedAvg")
@@ -127,7 +132,7 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
     assert text.count("data-partition=") == 2
     assert "Labels of the clients of &lt;b&gt;" in text
     assert text.count('class="copy"') == 2
-    assert "AdaBest · &lt;b&gt;" in text
+    assert "AdaBest, dropout=0.2" in text
     assert "Difference to the baseline" in text
     assert "<a>" not in text.split("<script")[0]
     figures = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
@@ -136,7 +141,7 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
 
 
 def test_an_algorithm_keeps_its_colour_in_every_run(tmp_path: Path) -> None:
-    runs = [read_run(make_run(tmp_path / name, name=name)) for name in "abc"]
+    runs = [read_run(make_run(tmp_path / n, name=n, dropout=k / 9)) for k, n in enumerate("abc")]
     arms = panel_data(merge(runs))["arms"]
     assert len({(arm["name"], arm["colour"]) for arm in arms}) == 2
     assert len({(arm["colour"], arm["dash"]) for arm in arms}) == len(arms) == 6
@@ -186,3 +191,35 @@ def test_a_run_that_failed_before_its_first_row_has_axes_for_its_empty_plots(
     run = read_run(make_run(tmp_path, {(A, 0): ()}, failures=[failure]))
     assert run.begun
     assert panel_data(run)["axes"] == {"round": {"title": "Round"}}
+
+
+def many(folder: Path, algorithms: int, **settings: str) -> Path:
+    names = [f"FedProx(mu={k}.0)" for k in range(algorithms)]
+    return make_run(folder, {(name, 0): (0.1, 0.2, 0.3, 0.4) for name in names}, **settings)
+
+
+def test_thirteen_curves_have_thirteen_colours_and_a_legend_beside_them(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    arms = read_run(many(tmp_path, 13)).arms
+    assert arms[12].label == "FedProx(mu=12)"
+    assert len({ink.colour for ink in inks(arms)}) == 13
+    figure = Figure(figsize=(3.4, 2.3), layout="constrained")
+    figure.subplots()
+    draw_legend(figure, arms)
+    figure.draw_without_rendering()
+    assert figure.get_size_inches()[0] > 4
+    assert figure.legends[0].get_window_extent().x0 > figure.axes[0].get_window_extent().x1
+
+
+def test_one_algorithm_in_many_runs_has_many_colours(tmp_path: Path) -> None:
+    runs = [read_run(many(tmp_path / n, 1, name=n, data=n)) for n in "abcdefghij"]
+    assert len({style.colour for style in inks(merge(runs).arms)}) == 10
+
+
+def test_words_for_what_is_missing_or_the_same(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, empty=("drift", "gsi"))
+    (folder / "partition.json").write_text('{"label_counts": [[7, 7], [14, 0]]}')
+    page = page_of(folder)
+    assert "worst tenth of the clients; accuracy over clients, last round;" in page
+    assert "2 clients of the first seed with 14 samples each." in page

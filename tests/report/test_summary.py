@@ -7,10 +7,12 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import serialize
 
 from tests.report.directory import ACCURACY, A, Accuracies, B, make_run, page_of
 from undrift.config import UndriftError
@@ -27,10 +29,13 @@ from undrift.report import (
     write_report,
 )
 from undrift.report.estimate import Estimate, quantile
+from undrift.report.merge import renamed
+from undrift.report.notes import footnote, notes
 from undrift.report.page.panels import panel_data
-from undrift.report.read import renamed
 from undrift.report.score import RMSE
+from undrift.report.tables import COLUMNS, table_columns
 from undrift.report.units import brief, common_prefix, percent, prefix
+from undrift.runs.layout import origin_file
 
 
 def rows_of(folder: Path) -> dict[str, Any]:
@@ -252,6 +257,7 @@ def test_an_interrupted_run_has_no_final_results(tmp_path: Path) -> None:
         assert "**" not in text
         assert "textbf" not in text
     assert "ends" not in page
+    assert "small has done 0 of 4 trials, 35 % of all rounds, so far." in page
     assert "has finished on every seed yet" in page
     first, second = csv.DictReader(io.StringIO(csv_table(run, rows)))
     assert (first["unfinished"], first["rounds"], first["done"]) == ("2", "20", "10")
@@ -302,8 +308,8 @@ def test_regression_is_ranked_by_its_error(tmp_path: Path) -> None:
     assert "Root of the mean squared error on the test set" in text
     assert "unfinished" not in text
     assert "taken on the logarithmic scale" in text
-    assert "rose from 0.2582" in text  # Poor had 1 / 15 in round 15
     page = write_report(folder).read_text().split("<script")[0]
+    assert "accuracy" not in page.split("How to repeat it")[0].lower()
     assert "<b>Good</b> ends lowest: RMSE 0.1333 ± 0.05774 after round 20, 0.4 ± 0.1 below" in page
     assert '<figure class="wide"><figcaption><h3>Test loss' in page
     assert "%" not in text.split("95 % interval")[0]
@@ -361,12 +367,13 @@ def test_only_the_same_problem_is_compared(tmp_path: Path) -> None:
     assert [row.leads for row in summarise(both)] == [False, True, False, True]
     own = summarise(both, "FedAvg")
     assert [row.baseline.label for row in own if row.baseline] == [
-        *("FedAvg · easy", "FedAvg · easy"),
-        *("FedAvg · hard", "FedAvg · hard"),
+        *("FedAvg, digits", "FedAvg, digits"),
+        *("FedAvg, harder", "FedAvg, harder"),
     ]
-    one = summarise(both, "FedAvg · easy")
+    one = summarise(both, "FedAvg, digits")
     assert [row.baseline is not None for row in one] == [True, True, False, False]
-    same = summarise(merge([read_run(tmp_path / "easy"), read_run(more)]), "FedAvg · easy")
+    easy = make_run(tmp_path / "easy", name="easy", local="Local()")
+    same = summarise(merge([read_run(easy), read_run(more)]), "FedAvg, lr=0.1")
     assert [row.leads for row in same] == [False, True, False, False]
     assert same[3].gaps[0] == pytest.approx(0.4 - 0.7)
 
@@ -384,6 +391,119 @@ def test_latex_is_escaped(tmp_path: Path) -> None:
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {7}
     assert text.count(r"\toprule") == text.count(r"\bottomrule") == 2
+
+
+def write_curve(folder: Path, **columns: tuple[float, ...]) -> Path:
+    """A run of one algorithm on one seed, evaluated in every round."""
+    rounds = len(next(iter(columns.values())))
+    make_run(folder, {(A, 0): ()}, rounds=rounds, target=None)
+    rows = [
+        {"algorithm": A, "seed": 0, "round": t, **{k: v[t - 1] for k, v in columns.items()}}
+        for t in range(1, rounds + 1)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"accuracy": (0.3, 0.5, 0.6, 0.65, 0.68, 0.2)}, "fell from 68.00 %"),
+        ({"accuracy": (0.1, 0.22, 0.12, 0.2, 0.09, 0.12)}, ""),  # noise
+        ({"accuracy": (0.3, 0.6, 0.2)}, ""),  # nobody can tell
+        ({"loss": (0.3, 0.25, 0.21, 0.2, 0.19, 0.9)}, "rose from 0.4359"),
+    ],
+)
+def test_a_fall_is_told_from_noise(
+    tmp_path: Path, columns: dict[str, tuple[float, ...]], said: str
+) -> None:
+    (row,) = summarise(read_run(write_curve(tmp_path, **columns)))
+    assert notes(row) == said
+
+
+def test_what_may_be_chance_is_called_so(tmp_path: Path) -> None:
+    text = "With so few seeds, differences cannot be told from chance."
+    two = read_run(make_run(tmp_path / "two"))
+    assert text in footnote(two, summarise(two))
+    three = read_run(make_run(tmp_path / "three", THREE))
+    assert "Not told from the best by the 95 % interval of the paired differences: FedAvg." in (
+        footnote(three, summarise(three))
+    )
+    clear = {(name, seed): (0.9 if name == B else 0.5,) * 4 for name, seed in THREE}
+    sure = read_run(make_run(tmp_path / "sure", clear))
+    assert "told" not in footnote(sure, summarise(sure))
+
+
+def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    rows = summarise(run)
+    names = ["rounds", "final", "seeds"]
+    heads = ["Algorithm", "Rounds to 60 %", "Final accuracy (%)", "Seeds"]
+    assert list(table_columns(run, rows, names)) == heads
+    assert markdown_table(run, rows, names).startswith(f"| {' | '.join(heads)} |")
+    assert " & ".join(heads).replace("%", r"\%") in latex_table(run, rows, names)
+    assert len(rich_table(run, rows, [*names, "notes"]).columns) == 4  # notes are below it
+    assert set(table_columns(run, rows)) < {
+        head for name in COLUMNS for head in table_columns(run, rows, [name])
+    }
+
+
+def test_costs_that_nobody_had_have_no_unit(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, target=0.99))
+    assert "| Traffic to 99 % | Compute to 99 % |" in markdown_table(run, summarise(run))
+
+
+FORK = f"Origin(run='0123', algorithm={B!r}, round=4)"
+
+
+def write_origin(folder: Path, seed: int, **notes: float) -> None:
+    path = origin_file(folder, seed)
+    path.parent.mkdir(exist_ok=True)
+    facts = json.dumps({"notes": {"bytes_down": 4000, "bytes_up": 2000, "flops": 8e6} | notes})
+    path.write_bytes(serialize({}, {"undrift": facts}))
+
+
+def test_a_fork_says_what_changed_and_what_it_cost_itself(tmp_path: Path) -> None:
+    other = B.replace("0.96", "0.5")
+    accuracy: Accuracies = {(other, 0): (0.7, 0.8, 0.8, 0.9), (other, 1): (0.1, 0.2, 0.7, 0.9)}
+    folder = make_run(tmp_path, accuracy, origin=FORK)
+    for seed in (0, 1):
+        write_origin(folder, seed)
+    run = read_run(folder)
+    (row,) = rows = summarise(run)
+    said = "fork of 0123 after round 4: AdaBest(beta=0.96) → AdaBest(beta=0.5)"
+    assert notes(row) == f"{said}, at the target when first evaluated"
+    assert said.replace("→", r"$\to$") in latex_table(run, rows)
+    assert "<span>" + said in page_of(folder)
+    cells = table_columns(run, rows)
+    assert cells["Rounds to 60 %"] == ["≤ 10"]  # 5 and 15
+    assert cells["Traffic to 60 % (kB)"] == ["≤ 9.00 of 15.0"]
+    assert "Costs of forks: since the fork" in footnote(run, rows)
+    line = next(csv.DictReader(io.StringIO(csv_table(run, rows))))
+    assert (line["fork_round"], line["bytes_mean"], line["bytes_since_fork"]) == (
+        *("4", "30000"),
+        "24000",
+    )
+    totals = replace(run, target=None)
+    assert table_columns(totals, summarise(totals))["Traffic (kB)"] == ["24.0 of 30.0"]
+
+
+def test_a_fork_without_its_origin_tells_the_costs_of_the_whole_past(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, origin=FORK, target=None)
+    write_origin(folder, 0)
+    write_origin(folder, 1, bytes_up=math.nan)
+    run = read_run(folder)
+    assert table_columns(run, summarise(run))["Traffic (kB)"] == ["30.0", "30.0"]
+    origin_file(folder, 0).write_bytes(b"short")
+    assert "Costs of forks" not in footnote(run, summarise(read_run(folder)))
+
+
+def test_a_fork_knows_the_run_beside_it_by_name(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a", name="a", hash="0123")]
+    runs += [make_run(tmp_path / "b", name="b", origin=FORK, hash="4567")]
+    both = merge([read_run(run) for run in runs])
+    assert [arm.fork and arm.fork.run for arm in both.arms] == [None, None, "a", "a"]
+    assert both.arms[3].label == "AdaBest, forked after round 4"
 
 
 def test_every_seed_is_in_the_csv(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ Patch = pytest.MonkeyPatch
 def runs(tmp_path: Path) -> Path:
     """A folder with two runs."""
     make_run(tmp_path / "runs" / "first", name="first")
-    make_run(tmp_path / "runs" / "second", {(A, 0): ACCURACY[A, 0][:2]}, name="second")
+    make_run(tmp_path / "runs" / "second", {(A, 0): ACCURACY[A, 0][:2]}, name="second", every=10)
     return tmp_path / "runs"
 
 

@@ -78,8 +78,8 @@ def test_a_live_run_is_followed(browser: Any, url: str, tmp_path: Path) -> None:
 
 
 def test_runs_are_chosen_and_overlaid(browser: Any, url: str, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        make_run(tmp_path / "runs" / name, name=name)
+    for dropout, name in enumerate(("one", "two")):
+        make_run(tmp_path / "runs" / name, name=name, dropout=dropout)
     (tmp_path / "runs" / "half").mkdir()
     (tmp_path / "runs" / "half" / "experiment.json").write_text("{")
     seen = Visit(browser, f"{url}#run=one&smooth=some")

@@ -144,7 +144,19 @@ def test_a_fork_whose_origin_is_gone_says_so(source: Path, tmp_path: Path) -> No
 
 
 def test_the_command(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--at", "8", "--algorithm", "fedavg", "fedprox", "--source", "FedAvg"]
+    arguments = ["--at", "8", "--algorithm", "fedavg", "fedprox", "--source", "fedavg"]
     main(["fork", str(source), *arguments, "--json", "--out", str(tmp_path)])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["round"] for event in events if event["event"] == "begin"] == [8] * 4
+
+
+def test_without_a_terminal_there_is_no_bar(
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("undrift.cli.fork.go", lambda *experiment: None)
+    arguments = ["--at", "8", "--algorithm", "fedavg", "--source", "fedavg", "--out", str(tmp_path)]
+    main(["fork", str(source), *arguments])
+    assert capsys.readouterr() == ("", "")

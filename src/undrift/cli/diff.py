@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -14,10 +15,8 @@ from undrift.later import np
 from undrift.measure.quantities import CLOCK, QUANTITIES
 from undrift.report import Run, read_run
 from undrift.report.read import Arm, TrialRecord
+from undrift.report.settings import NOT_SETTINGS, plain, spread
 from undrift.report.text import printable
-
-NOT_SETTINGS = {"name", "hash", "command", "version", "format"}
-"""what may differ between two runs of one experiment"""
 
 ROUNDING = 1e-4
 """what rounding may amount to where two runs part: a thousand times the last digit of a float32"""
@@ -83,7 +82,20 @@ def settings(a: Run, b: Run) -> Iterator[str]:
         if key == "algorithms":
             values = [[arm.name for arm in run.arms] for run in (a, b)]
         if key not in NOT_SETTINGS and values[0] != values[1]:
-            yield f"{key}: {values[0]} | {values[1]}"
+            yield from _unlike(key, *values)
+
+
+def _unlike(key: str, a: Any, b: Any) -> Iterator[str]:
+    """The parameters in which two values of a setting differ, or the values."""
+    flats = [spread({key: value}) for value in (a, b)]
+    whole = (key,)
+    if len(flats[0]) < 2 or flats[0].get(whole) != flats[1].get(whole):
+        yield f"{key}: {a} | {b}"
+        return
+    for path in dict.fromkeys([*flats[0], *flats[1]]):
+        values = [flat.get(path) for flat in flats]
+        if values[0] != values[1]:
+            yield f"{'.'.join(path)}: {' | '.join(map(plain, values))}"
 
 
 def results(a: Run, b: Run) -> Iterator[Parting]:

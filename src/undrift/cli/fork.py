@@ -46,7 +46,7 @@ def fork(
     algorithm
         Algorithm of the new run, or several.
     source
-        Algorithm of the other run whose state is used, if it has several.
+        Algorithm of the other run whose state is used, if it has several: a name from its table.
     rounds
         Last round of the new run; that of the other one if not given.
     fresh
@@ -58,11 +58,15 @@ def fork(
     """
     from undrift.cli.progress import show_steps
     from undrift.data.files.fetch import use_data_dir
+    from undrift.report import read_run
+    from undrift.report.summary import find_arm
     from undrift.runs.fork import forked, plant
     from undrift.runs.identity import last_data_dir
 
     options = replace(options, data_dir=options.data_dir or last_data_dir(run))
     use_data_dir(options.data_dir)
+    if source is not None:
+        source = find_arm(read_run(run), source, "--source").name
     experiment = forked(
         run, algorithm, round=at, source=source, rounds=rounds, fresh=fresh, code=code
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from undrift.config import UndriftError, unknown
 from undrift.report import (
+    COLUMNS,
     FORMATS,
     Run,
     merge,
@@ -32,6 +34,7 @@ def report(
     target: float | None = None,
     baseline: str | None = None,
     out: Path | None = None,
+    columns: str | None = None,
     formats: str = ",".join(FORMATS),
 ) -> None:
     """Make one page, figures and tables of one or several run directories.
@@ -40,8 +43,9 @@ def report(
 
     Writes report.html, which needs no other file; figures/ for a paper; table.md, table.tex
     (booktabs) and table.csv with means, standard deviations and 95 % intervals over seeds; and
-    seeds.csv with every seed. Runs need not be finished. Those that cannot be read are left out,
-    and the exit code is 1.
+    seeds.csv with every seed. Runs that differ in their seeds only are pooled, as if they had been
+    one; others are labelled by the settings in which they differ. Runs need not be finished. Those
+    that cannot be read are left out, and the exit code is 1.
 
     Parameters
     ----------
@@ -52,6 +56,10 @@ def report(
         Algorithms are compared on the same data, partition, model, sampler and rounds only.
     out
         Folder to write into; that of the run for one run, "report" for several.
+    columns
+        Columns of the table, with commas between them, of final, behind, last (the last tenth of
+        the rounds), best, seeds, rounds, traffic, compute and notes. Rounds, traffic and compute
+        are those to the target if there is one. table.csv has all numbers in any case.
     formats
         Kinds of files for the figures, with commas between them.
     """
@@ -59,10 +67,8 @@ def report(
         raise UndriftError("name at least one run directory; `undrift ls` shows them")
     if target is not None and not 0 < target <= 1:
         raise UndriftError(f"--target {target}: must be a number > 0 and <= 1")
-    kinds = [kind.strip() for kind in formats.split(",")]
-    for kind in kinds:
-        if kind not in FORMATS:
-            raise UndriftError("--formats: " + unknown("kind of figure", kind, FORMATS))
+    kinds = _chosen("--formats", "kind of figure", formats, FORMATS)
+    names = None if columns is None else _chosen("--columns", "column", columns, COLUMNS)
     require_extras()
     known, errors = _read(runs)
     if not known:
@@ -74,16 +80,25 @@ def report(
         )
     together = together if target is None else replace(together, target=target)
     folder = out or (runs[0] if len(runs) == 1 else Path("report"))
-    page = write_report(together, folder, baseline=baseline, formats=kinds)
+    page = write_report(together, folder, baseline=baseline, formats=kinds, columns=names)
     console = Console(highlight=False)
     rows = summarise(together, baseline)
-    console.print(rich_table(together, rows))
+    console.print(rich_table(together, rows, names))
     if baseline is not None:
         console.print(rich_seed_table(rows))
     console.print(Text(f"report: {printable(page)}"), soft_wrap=True)
     if errors:
         sys.stderr.write("".join(f"undrift: left out: {error}\n" for error in errors))
         sys.exit(1)
+
+
+def _chosen(flag: str, kind: str, text: str, known: Sequence[str]) -> list[str]:
+    """The names in a text with commas between them."""
+    names = [name.strip().lower() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise UndriftError(f"{flag}: " + unknown(kind, name, known))
+    return names
 
 
 def _read(folders: tuple[Path, ...]) -> tuple[list[Run], list[str]]:

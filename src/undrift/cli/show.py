@@ -11,17 +11,20 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from undrift.config import UndriftError, shortened
 from undrift.measure.quantities import QUANTITIES
 from undrift.report import Run, read_run
+from undrift.report.labels import descriptions
 from undrift.report.score import ACCURACY
+from undrift.report.settings import spelled
 from undrift.report.summary import best_peak, latest
 from undrift.report.text import printable
-from undrift.report.units import brief, prefix
+from undrift.report.units import brief, prefix, span
 from undrift.runs.layout import HOLDS, RunFile
 from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
@@ -43,7 +46,9 @@ def show(run: Path) -> None:
     found = read_run(run)
     console = Console(highlight=False)
     settings = Table(box=None, show_header=False, pad_edge=False)
-    for key, value in found.experiment.items():
+    fork = found.arms[0].fork
+    origin = {"origin": fork.said(*(arm.name for arm in found.arms))} if fork else {}
+    for key, value in {**found.experiment, **origin}.items():
         if value is not None and key != "groups":  # large models have hundreds
             name = Text(printable(key.replace("_", " ")))
             settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
@@ -71,8 +76,9 @@ def ls(
 
     Example: undrift ls runs
 
-    Rounds are means over algorithms and seeds; the best accuracy (or RMSE, where there are no
-    classes) is that of the best algorithm, averaged over its seeds.
+    Runs of the same data and algorithms are told apart by the settings in which they differ.
+    A trial is one algorithm on one seed; rounds are means over trials. The best accuracy (or RMSE,
+    where there are no classes) is that of the best algorithm, averaged over its seeds.
 
     Parameters
     ----------
@@ -84,8 +90,12 @@ def ls(
     if not is_folder(folder):
         shown = shortened(str(folder))
         raise UndriftError(f"{shown} is not a folder; give the one that holds your runs")
-    rows = [row for path in (folder, *_within(folder)) if (row := _row(path))]
-    rows.sort(key=lambda row: row["age_seconds"])
+    found = [one for path in (folder, *_within(folder)) if (one := _row(path))]
+    found.sort(key=lambda one: one[0]["age_seconds"])
+    rows = [row for row, _ in found]
+    known = [(row, run) for row, run in found if run is not None]
+    for (row, _), about in zip(known, descriptions([run for _, run in known]), strict=True):
+        row["about"] = about
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
         return
@@ -93,24 +103,43 @@ def ls(
     if not rows:
         console.print(Text(f"no runs in {printable(folder)}; `undrift compare` makes one"))
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("run", no_wrap=True)  # to be copied
-    for head in ("data", "algorithms"):
-        table.add_column(head, overflow="fold")
-    table.add_column("state", overflow="fold", min_width=11)
-    for head in ("rounds", "best", "age"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        age = _age(row["age_seconds"])
-        name = Text(printable(row["name"]))
-        if "error" in row:
-            error = Text(printable(row["error"]), "red")
-            table.add_row(name, "", error, row["state"], "", "", age)
-            continue
-        words = (row["data"], ", ".join(row["algorithms"]), row["state"])
-        done = f"{row['done']}/{row['rounds']}"
-        table.add_row(name, *(Text(printable(word)) for word in words), done, row["best"], age)
-    console.print(table)
+    console.print(_listed(rows, console.width))
+
+
+def _listed(rows: list[dict[str, Any]], width: int) -> Group:
+    """A line for each run, and below it what it is about: names stay whole on any terminal."""
+    heads = ("run", "state", "trials", "rounds", "best", "age")
+    lines = [heads, *(_line(row) for row in rows)]
+    widths = [max(len(line[place]) + 2 for line in lines) for place in range(len(heads))]
+    widths[0] = max(min(widths[0], width - sum(widths[1:])), 1)
+    shown: list[RenderableType] = []
+    for number, (name, *cells) in enumerate(lines):
+        alone = len(name) >= widths[0]  # a line of its own for a name that is too long
+        text = f"{name}\n{'':{widths[0]}}" if alone else name.ljust(widths[0])
+        text += "".join(cell.ljust(wide) for cell, wide in zip(cells, widths[1:], strict=True))
+        shown.append(Text(text.rstrip(), "bold" if number else "dim", overflow="fold"))
+        if number:
+            shown.append(Padding(_about(rows[number - 1]), (0, 0, 0, 2)))
+    return Group(*shown)
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    name, age = printable(row["name"]), span(row["age_seconds"])
+    if "error" in row:
+        return (name, row["state"], "", "", "", age)
+    trials, rounds = (f"{row[done]}/{row[of]}" for done, of in _COUNTS)
+    return (name, row["state"], trials, rounds, row["best"], age)
+
+
+def _about(row: dict[str, Any]) -> Text:
+    if "error" in row:
+        return Text(printable(row["error"]), "red")
+    left = row["seconds_left"]
+    return Text(printable(row["about"]) + ("" if left is None else f"; {span(left)} left"))
+
+
+_COUNTS = (("trials_done", "trials"), ("done", "rounds"))
+"""what of a row is done, and of how many"""
 
 
 def _within(folder: Path) -> list[Path]:
@@ -120,22 +149,23 @@ def _within(folder: Path) -> list[Path]:
         raise UndriftError(f"{str(folder)!r} cannot be read ({error.strerror})") from None
 
 
-def _row(path: Path) -> dict[str, Any]:
-    """What `ls` says of a run; nothing of what is none."""
+def _row(path: Path) -> tuple[dict[str, Any], Run | None] | None:
+    """What `ls` says of a run, and the run if it can be read; None for what is no run."""
     row: dict[str, Any] = {"name": path.name, "path": str(path), "age_seconds": 0}
     process = holder(path)
     try:
         times = [file.stat().st_mtime for file in _data(path)]
     except OSError as error:
-        return row | {"state": run_state(process, None), "error": f"cannot be read ({error})"}
+        said = f"cannot be read ({error})"
+        return row | {"state": run_state(process, None), "error": said}, None
     if not times:
-        return {}
+        return None
     row["name"] = path.resolve().name
     row["age_seconds"] = round(time.time() - max(times))
     try:
         run = read_run(path)
     except UndriftError as error:
-        return row | {"state": run_state(process, None), "error": str(error)}
+        return row | {"state": run_state(process, None), "error": str(error)}, None
     best, score = best_peak(run), run.score
     state: str = run_state(process, run.finished)
     if process is None and any(arm.failures for arm in run.arms):
@@ -148,9 +178,12 @@ def _row(path: Path) -> dict[str, Any]:
         "state": state,
         "done": run.done,
         "rounds": run.rounds,
+        "trials_done": run.trials_done,
+        "trials": run.trials,
+        "seconds_left": run.seconds_left if process is not None else None,
         "best_accuracy": best if score is ACCURACY else None,
         "best": "-" if best is None else score.said(score.number(best)),
-    }
+    }, run
 
 
 def _data(path: Path) -> list[Path]:
@@ -186,12 +219,4 @@ def _last(run: Run) -> Table:
 def _plain(key: str, value: Any) -> str:
     if key == "algorithms":
         return ", ".join(entry["name"] for entry in value)
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _age(seconds: float) -> str:
-    """Time in its largest unit: 3 min, 2 d."""
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds // unit:.0f} {name}"
-    return f"{max(seconds, 0):.0f} s"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(spelled(key, value))

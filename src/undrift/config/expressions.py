@@ -121,10 +121,10 @@ def parse(
             raise UndriftError(f"{_name(make)}: {error}") from None
 
     try:
-        tree = _tree(text.strip())
-        if any(isinstance(node, ast.Constant) and _huge(node.value) for node in ast.walk(tree)):
+        parsed = tree(text.strip())
+        if any(isinstance(node, ast.Constant) and _huge(node.value) for node in ast.walk(parsed)):
             raise UndriftError(f"{shortened(text)}: a number is too large")
-        built = build(tree.body)
+        built = build(parsed.body)
     except UndriftError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -136,7 +136,7 @@ def parse(
     return built  # type: ignore[return-value]
 
 
-def _tree(text: str) -> ast.Expression:
+def tree(text: str) -> ast.Expression:
     """The parsed text, with references to users' own code as names."""
     found: dict[str, str] = {}
 

@@ -265,7 +265,7 @@ _TABLE = (
         "gsi",
         "Cohorts",
         "Diversity of the updates",
-        "FedGLAD's similarity indicator: 1 when all updates agree.",
+        "FedGLAD's indicator (GSI): 1 when all updates agree, more the further they point apart.",
         axis="GSI",
         scale="log",
     ),

@@ -14,22 +14,24 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from undrift.config import UndriftError, shortened
+from undrift.report.csv_tables import csv_table, seeds_csv
 from undrift.report.figures import FORMATS
-from undrift.report.read import Run, merge, read_run
+from undrift.report.merge import merge
+from undrift.report.read import Run, read_run
 from undrift.report.summary import SummaryRow, summarise
 from undrift.report.tables import (
-    csv_table,
+    COLUMNS,
     latex_table,
     markdown_table,
     rich_seed_table,
     rich_table,
-    seeds_csv,
 )
 from undrift.runs.layout import RunFile
 from undrift.system.extras import lacking
 from undrift.system.files import replace_file, writing
 
 __all__ = [
+    "COLUMNS",
     "FORMATS",
     "Run",
     "SummaryRow",
@@ -62,6 +64,7 @@ def write_report(
     *,
     baseline: str | None = None,
     formats: Sequence[str] = ("svg", "png"),
+    columns: Sequence[str] | None = None,
 ) -> Path:
     """Write report.html, figures/, table.md, table.tex, table.csv and seeds.csv.
 
@@ -69,6 +72,7 @@ def write_report(
     out        the directory to write into; that of the run if None
     baseline   the algorithm to compare the others with, seed by seed
     formats    kinds of files for the figures
+    columns    names of the columns of the main table, of `COLUMNS`; by default all
 
     Returns the path of the page.
     """
@@ -88,8 +92,8 @@ def write_report(
         raise UndriftError(f"{str(run.folder)!r} holds no evaluated round; run it first")
     rows = summarise(run, baseline)
     tables = {
-        RunFile.TABLE_MD: markdown_table(run, rows),
-        RunFile.TABLE_TEX: latex_table(run, rows),
+        RunFile.TABLE_MD: markdown_table(run, rows, columns),
+        RunFile.TABLE_TEX: latex_table(run, rows, columns),
         RunFile.TABLE_CSV: csv_table(run, rows),
         RunFile.SEEDS_CSV: seeds_csv(run, rows),
     }
@@ -99,7 +103,7 @@ def write_report(
             _write(folder / name, text)
         figures = write_figures(run, folder / RunFile.FIGURES, formats)
         beside = [*map(Path, tables), *(path.relative_to(folder) for path in figures)]
-        return _write(folder / RunFile.REPORT, render_page(run, rows, beside))
+        return _write(folder / RunFile.REPORT, render_page(run, rows, beside, columns))
 
 
 def _write(path: Path, text: str) -> Path:

@@ -19,6 +19,9 @@ from undrift.runs.columns import Floats
 MOST_CLIENTS = 500
 """most clients that a plot of the partition shows"""
 
+MOST_ABOVE = 6
+"""most curves whose legend is above the panels; bands of more are paler"""
+
 Draw = Callable[[Any], None]
 """draws into axes, or into a figure"""
 
@@ -76,6 +79,8 @@ def draw_grid(figure: Any, panels: Sequence[Draw], columns: int) -> None:
 
 def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None:
     """The curves of a run, with the target if there is one."""
+    from matplotlib.ticker import MaxNLocator
+
     quantity = QUANTITIES[metric]
     log = quantity.scale == "log" and _wide(run, metric)
     unit, label = x_axis(x, run.largest(x))
@@ -94,6 +99,8 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
         )
     ax.set(xlabel=label, ylabel=quantity.full_title, title=title)
     ax.set_xlim(left=0)
+    if x == "round":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10]))
 
 
 def draw_curves(
@@ -111,6 +118,7 @@ def draw_curves(
     scale  factor of the values
     unit   divisor of the values on the x-axis
     """
+    alpha = 0.14 if len(arms) <= MOST_ABOVE else 0.05
     for index, (arm, style) in enumerate(zip(arms, inks(arms), strict=True)):
         (mean, sd), along = arm.band(metric), arm.band(x)[0] / unit
         line = {"color": style.colour, "zorder": 3 + 0.01 * index}
@@ -118,9 +126,8 @@ def draw_curves(
             ax.plot(along, scale * mean, linestyle=style.line, **line)
         if sd is not None:
             low = np.maximum(mean - sd, 0.1 * mean) if log else mean - sd
-            ax.fill_between(
-                along, scale * low, scale * (mean + sd), color=style.colour, alpha=0.14, linewidth=0
-            )
+            band = (along, scale * low, scale * (mean + sd))
+            ax.fill_between(*band, color=style.colour, alpha=alpha, linewidth=0)
         shared = arm.shared_rounds
         for seed, curve in arm.curves.items():
             alone = curve.rounds >= (shared[-1] if shared.size else 0)
@@ -183,10 +190,20 @@ def _wide(run: Run, metric: str) -> bool:
 
 
 def draw_legend(figure: Any, arms: Sequence[Arm]) -> None:
-    """A legend above all panels."""
-    if lines := legend_lines(arms):
+    """A legend above all panels; of many curves, one at the right, for which the figure widens."""
+    lines = legend_lines(arms)
+    if lines and len(arms) > MOST_ABOVE:
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width + _entry_width(arms), max(height, 0.3 + 0.155 * len(lines)))
+        figure.legend(handles=lines, loc="outside right upper", borderpad=1)
+    elif lines:
         columns = legend_columns(arms, float(figure.get_size_inches()[0]))
         figure.legend(handles=lines, loc="outside upper center", ncols=columns)
+
+
+def _entry_width(arms: Sequence[Arm]) -> float:
+    """The width of a legend entry in inches."""
+    return 0.5 + 0.058 * max(len(arm.label) for arm in arms)
 
 
 def legend_lines(arms: Sequence[Arm]) -> list[Any]:
@@ -207,6 +224,12 @@ def _visible(label: str) -> str:
 
 def legend_columns(arms: Sequence[Arm], width: float) -> int:
     """Number of legend columns for a width in inches, with rows of equal length."""
-    longest = max(len(arm.label) for arm in arms)
-    fitting = max(1, int(width / (0.5 + 0.058 * longest)))
+    fitting = max(1, int(width / _entry_width(arms)))
     return math.ceil(len(arms) / math.ceil(len(arms) / fitting))
+
+
+def legend_height(arms: Sequence[Arm], width: float) -> float:
+    """Inches that a legend above the panels takes."""
+    if len(arms) > MOST_ABOVE:
+        return 0.0
+    return 0.17 * math.ceil(len(arms) / legend_columns(arms, width))

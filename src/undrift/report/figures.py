@@ -15,7 +15,7 @@ from undrift.report.drawing import (
     Draw,
     draw_grid,
     draw_legend,
-    legend_columns,
+    legend_height,
     plot_curves,
     plot_partition,
     styled,
@@ -79,7 +79,7 @@ def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
 
         return draw
 
-    legend = 0.17 * math.ceil(len(run.arms) / legend_columns(run.arms, COLUMN))
+    legend = legend_height(run.arms, COLUMN)
     plan: dict[str, tuple[tuple[float, float], Draw]] = {}
     for name, wanted in _CURVES.items():
         panels = [

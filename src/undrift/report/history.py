@@ -14,7 +14,8 @@ import numpy as np
 from undrift.config import UndriftError, shortened, unknown
 from undrift.federation.rounds import Round
 from undrift.measure.quantities import QUANTITIES
-from undrift.report.read import merge, read_run
+from undrift.report.merge import merge
+from undrift.report.read import read_run
 from undrift.runs.entries import Row
 from undrift.system.extras import require
 from undrift.system.files import writing

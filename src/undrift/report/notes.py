@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from undrift.later import np
 from undrift.report.estimate import LEAST_SEEDS
 from undrift.report.read import Run
 from undrift.report.summary import SummaryRow
@@ -13,6 +14,12 @@ BEST = "★"
 
 FALLEN = 0.8
 """a final accuracy below this share of the best one is worth a note; so is a loss above"""
+
+FLUCTUATIONS = 3
+"""times the usual change between two evaluations that a fall must exceed, or it may be noise"""
+
+LEAST_EVALUATIONS = 5
+"""evaluations without which fluctuations are unknown"""
 
 
 def joined(names: Iterable[str]) -> str:
@@ -35,7 +42,7 @@ def seed_note(rows: Sequence[SummaryRow]) -> str:
     baselines = dict.fromkeys(row.baseline.label for row in rows if row.baseline)
     if baselines:
         text += (
-            f" Differences are to {', '.join(baselines)}, on the seeds that both finished; a win is"
+            f" Differences are to {'; '.join(baselines)}, on the seeds that both finished; a win is"
             " a seed on which the algorithm ends better."
         )
     return text
@@ -43,19 +50,32 @@ def seed_note(rows: Sequence[SummaryRow]) -> str:
 
 def notes(row: SummaryRow) -> str:
     """What the numbers of a row leave out."""
-    said = [f"{row.diverged}/{row.seeds} seeds diverged"] if row.diverged else []
+    said = [row.arm.fork.said(row.arm.name)] if row.arm.fork else []
+    if row.early:
+        said.append("at the target when first evaluated")
+    if row.diverged:
+        said.append(f"{row.diverged}/{row.seeds} seeds diverged")
     if row.under_way:
         said.append(f"{row.unfinished}/{row.seeds} seeds unfinished ({_so_far(row)})")
     lost = row.seeds - row.diverged - row.unfinished - (row.final.n if row.final else 0)
     if lost > 0:
         said.append(f"{lost}/{row.seeds} seeds ended without a finite {row.score.name}")
-    if row.final and row.peak:
-        worse, better = row.final.mean, row.peak.mean
-        if row.score.lower and FALLEN * worse > better > 0:
-            said.append(f"rose from {row.score.number(better)}")
-        elif not row.score.lower and worse < FALLEN * better:
-            said.append(f"fell from {percent(better)} %")
+    if row.final and row.peak and _worsened(row):
+        best = row.score.number(row.peak.mean)
+        said.append(f"{'rose' if row.score.lower else 'fell'} from {best} {row.score.unit}".strip())
     return ", ".join(said)
+
+
+def _worsened(row: SummaryRow) -> bool:
+    """Whether the mean over seeds ends clearly below its best: by more than it fluctuates."""
+    curve = row.score.along(row.arm)
+    curve = curve[np.isfinite(curve)]
+    if curve.size < LEAST_EVALUATIONS:
+        return False
+    last, best = float(curve[-1]), float(curve.min() if row.score.lower else curve.max())
+    relative = FALLEN * last > best > 0 if row.score.lower else last < FALLEN * best
+    usual = float(np.median(np.abs(np.diff(curve))))
+    return relative and abs(best - last) > FLUCTUATIONS * usual
 
 
 def _so_far(row: SummaryRow) -> str:
@@ -71,17 +91,42 @@ def _so_far(row: SummaryRow) -> str:
 
 def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     """How to read the table, in a sentence or two."""
-    spread = "mean ± sd over seeds" if len(run.seeds) > 1 else "one seed, so without a spread"
-    if 1 < len(run.seeds) < LEAST_SEEDS:
-        spread = f"mean ± sd over {len(run.seeds)} seeds, too few for 95 % intervals"
     problems = " on the same problem" if len({arm.problem for arm in run.arms}) > 1 else ""
-    text = (
-        f"{joined(row.score.about for row in rows)}, {spread}; {BEST} marks the best of those that"
-    )
-    text += f" finished{problems}."
+    about = joined(row.score.about for row in rows)
+    text = f"{about}, {_spread(rows)}; {BEST} marks the best of those that finished{problems}."
+    text += _chance(rows)
     if run.target is not None:
         text += (
             f" Costs are those of all clients up to the first evaluated round with at least"
             f" {percent(run.target)} %, averaged over the seeds that got there."
         )
+    if any(any(row.since.values()) for row in rows):
+        text += " Costs of forks: since the fork, of those since the first round."
     return text
+
+
+def _spread(rows: Sequence[SummaryRow]) -> str:
+    counts = {row.seeds for row in rows}
+    if len(counts) > 1:
+        return "mean ± sd over seeds"
+    (seeds,) = counts
+    if seeds == 1:
+        return "one seed, so without a spread"
+    few = ", too few for 95 % intervals" if seeds < LEAST_SEEDS else ""
+    return f"mean ± sd over {seeds} seeds{few}"
+
+
+def _chance(rows: Sequence[SummaryRow]) -> str:
+    """Whose distance from the best may be chance: 0 is in the interval of the paired gaps."""
+    behind = [(row, row.behind) for row in rows if row.behind is not None and row.complete]
+    if not behind:
+        return ""
+    if all(gap.interval is None for _, gap in behind):
+        return " With so few seeds, differences cannot be told from chance."
+    close = [row.arm.label for row, gap in behind if gap.interval is None or gap.interval[0] <= 0]
+    if not close:
+        return ""
+    return (
+        f" Not told from the best by the 95 % interval of the paired differences:"
+        f" {'; '.join(close)}."
+    )

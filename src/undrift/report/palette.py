@@ -1,12 +1,13 @@
 """Palette: colour and line style of each algorithm, the same in every figure.
 
-The colours are those of Okabe and Ito, which are distinct under all common kinds of colour
-blindness (without yellow, which is hard to see on white). Line styles differ as well, for print in
-grey.
+The first colours are those of Okabe and Ito, which are distinct under all common kinds of colour
+blindness (without yellow, which is hard to see on white); the others, mostly darker, are by Paul
+Tol. Line styles differ as well, for print in grey.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,13 @@ _COLOURS = (  # on white, on a dark page
     ("#E69F00", "#F2B632"),
     ("#56B4E9", "#9AD4F5"),
     ("#4D4D4D", "#C4C8CE"),
+    ("#882255", "#D56BA0"),
+    ("#332288", "#8F83E0"),
+    ("#999933", "#C9C95C"),
+    ("#117733", "#4FB870"),
+    ("#8C510A", "#C98D45"),
+    ("#44AA99", "#7FD6C8"),
+    ("#AA4499", "#DB86CE"),
 )
 _LINES: tuple[tuple[Any, str], ...] = (  # matplotlib, plotly
     ("-", "solid"),
@@ -54,11 +62,18 @@ def ink(index: int, kind: int | None = None) -> Ink:
     return Ink(colour, dark, line, dash)
 
 
+def by_run(arms: Sequence[Arm]) -> bool:
+    """Whether colours tell algorithms and line styles tell runs, if there are enough of both."""
+    names, runs = {arm.name for arm in arms}, {arm.run for arm in arms}
+    enough = len(runs) * math.ceil(len(names) / len(_COLOURS)) <= len(_LINES)
+    return 1 < len(names) < len(arms) and enough
+
+
 def inks(arms: Sequence[Arm]) -> list[Ink]:
     """One ink per arm. An algorithm keeps its colour in all runs; line styles distinguish runs."""
+    if not by_run(arms):
+        return [ink(place) for place in range(len(arms))]
     names = list(dict.fromkeys(arm.name for arm in arms))
     runs = list(dict.fromkeys(arm.run for arm in arms))
-    if len(names) == len(arms):
-        return [ink(place) for place in range(len(arms))]
     places = [(names.index(arm.name), runs.index(arm.run)) for arm in arms]
     return [ink(name, run + len(runs) * (name // len(_COLOURS))) for name, run in places]

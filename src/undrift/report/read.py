@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
 from undrift.later import NDArray, np
-from undrift.measure.quantities import QUANTITIES
+from undrift.measure.quantities import CLOCK, QUANTITIES
+from undrift.report.forks import Fork, read_fork
+from undrift.report.labels import short_names
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 from undrift.runs.columns import Floats, MetricsReader
 from undrift.runs.reading import (
@@ -55,15 +57,17 @@ class TrialRecord:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One algorithm of a run.
+    """One algorithm of a run, or of several runs that differ in their seeds only.
 
     label             a short name, unique among all algorithms of a report
+    short             the label without the settings of its run
     run               the name of its run
     problem           the settings in PROBLEM; only arms with the same ones are compared
     seeds             planned seeds; `curves` and `failures` are by seed
     rounds            planned rounds
     score             what it is ranked by
     groups            names of the model's parameter groups; none if they were not recorded
+    fork              where it started, if not from a new model
     """
 
     name: str
@@ -76,6 +80,8 @@ class Arm:
     rounds: int
     score: Score
     groups: tuple[str, ...] = ()
+    short: str = ""
+    fork: Fork | None = None
 
     def finished(self, seed: int) -> bool:
         """Whether a seed completed the last round without a failure."""
@@ -122,7 +128,8 @@ class Arm:
 class Run:
     """A run directory, or several as one (see `merge`).
 
-    merged      the runs that this one was merged from, if any
+    merged      the runs that this one was merged from, if any; each may be pooled from several
+    pooled      the runs of the same settings that this one was pooled from, if any
     partitions  name of the run → sample counts, clients × classes; empty if there are no labels
     """
 
@@ -133,9 +140,11 @@ class Run:
     target: float | None
     partitions: Mapping[str, NDArray[np.int64]]
     merged: tuple[Run, ...] = ()
+    pooled: tuple[Run, ...] = ()
 
     @property
     def members(self) -> tuple[Run, ...]:
+        """The runs in it that differ in more than their seeds."""
         return self.merged or (self,)
 
     @property
@@ -188,6 +197,33 @@ class Run:
             done += total if seed in arm.failures else min(last, total)
         return done // len(pairs)
 
+    @property
+    def trials(self) -> int:
+        """Planned trials."""
+        return sum(len(arm.seeds) for arm in self.arms)
+
+    @property
+    def trials_done(self) -> int:
+        """Trials that finished or failed."""
+        return sum(
+            seed in arm.failures or arm.finished(seed) for arm in self.arms for seed in arm.seeds
+        )
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time that the remaining rounds take at the speed so far; None if that is unknown."""
+        done, left, seconds = 0, 0, 0.0
+        for arm in self.arms:
+            start = arm.fork.round if arm.fork else 0
+            for seed in arm.seeds:
+                curve = arm.curves.get(seed)
+                last = start if curve is None else int(curve.rounds[-1])
+                left += 0 if seed in arm.failures else max(arm.rounds - last, 0)
+                if curve is not None and CLOCK in curve.values:
+                    done += last - start
+                    seconds += float(np.nan_to_num(curve.values[CLOCK][-1]))
+        return left * seconds / done if done > 0 and seconds > 0 else None
+
     def recorded(self, metric: str) -> bool:
         """Whether any trial has a finite value of this metric."""
         return any(bool(np.isfinite(curve[metric]).any()) for curve in self.curves)
@@ -212,6 +248,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])
+    labels = short_names(names)
     failures = read_failures(endings)
     ends = {(failure.algorithm, failure.seed): failure.round for failure in failures}
     trials = (metrics or MetricsReader(rows)).read({(n, seed) for n in names for seed in seeds})
@@ -224,6 +261,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     target = experiment.get("target")
     counts = read_label_counts(partition)
     groups = experiment.get("groups")
+    fork = read_fork(folder, experiment, seeds)
     return Run(
         folder=folder,
         experiment=experiment,
@@ -232,6 +270,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
             Arm(
                 name=algorithm,
                 label=label,
+                short=label,
                 run=name,
                 problem=json.dumps([score.name, *(experiment.get(key) for key in PROBLEM)]),
                 seeds=seeds,
@@ -240,8 +279,9 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
                 rounds=experiment.get("rounds", last_round),
                 score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
+                fork=fork,
             )
-            for algorithm, label in names.items()
+            for algorithm, label in labels.items()
         ),
         target=target if score is ACCURACY else None,
         partitions={} if counts is None else {name: counts},
@@ -256,45 +296,3 @@ def _score(experiment: Mapping[str, Any], curves: Collection[TrialRecord]) -> Sc
     if accuracy or not loss:
         return ACCURACY
     return RMSE if experiment.get("loss", "mse") == "mse" else LOSS
-
-
-def merge(runs: Sequence[Run]) -> Run:
-    """Several runs as one: the algorithms of all of them, and the settings they share.
-
-    Labels get the name of the run appended if they would clash or if problems differ.
-    """
-    if len(runs) == 1:
-        return runs[0]
-    names = [run.name for run in runs]
-    if len(set(names)) < len(names):
-        names = [str(run.folder) for run in runs]
-    if len(set(names)) < len(names):
-        raise UndriftError(f"a run is given twice among {', '.join(names)}; give each one once")
-    runs = [renamed(run, name) for run, name in zip(runs, names, strict=True)]
-    arms = [arm for run in runs for arm in run.arms]
-    if len({arm.label for arm in arms}) < len(arms) or len({arm.problem for arm in arms}) > 1:
-        arms = [replace(arm, label=f"{arm.label} · {arm.run}") for arm in arms]
-    first, *others = (run.experiment for run in runs)
-    owners: dict[str, list[str]] = {}
-    for run in runs:
-        for counts in run.partitions.values():
-            owners.setdefault(json.dumps(counts.tolist()), []).append(run.name)
-    return Run(
-        folder=runs[0].folder.parent,
-        experiment={k: v for k, v in first.items() if all(e.get(k) == v for e in others)},
-        name=", ".join(names),
-        arms=tuple(arms),
-        target=runs[0].target if len({run.target for run in runs}) == 1 else None,
-        partitions={", ".join(names): np.array(json.loads(c)) for c, names in owners.items()},
-        merged=tuple(runs),
-    )
-
-
-def renamed(run: Run, name: str) -> Run:
-    """The run under another name."""
-    return replace(
-        run,
-        name=name,
-        arms=tuple(replace(arm, run=name) for arm in run.arms),
-        partitions=dict(zip([name], run.partitions.values(), strict=False)),
-    )

@@ -11,7 +11,7 @@ from undrift.measure.quantities import QUANTITIES, Quantity
 from undrift.report.estimate import Bounds, Estimate
 
 if TYPE_CHECKING:
-    from undrift.report.read import TrialRecord
+    from undrift.report.read import Arm, TrialRecord
     from undrift.runs.columns import Floats
 
 
@@ -61,6 +61,12 @@ class Score:
         values = curve[self.metric]
         with np.errstate(invalid="ignore"):
             return np.sqrt(values) if self.root else values
+
+    def along(self, arm: Arm) -> Floats:
+        """The results of an algorithm, averaged over seeds, at the rounds that all evaluated."""
+        shared = [np.isin(c.rounds, arm.shared_rounds) for c in arm.curves.values()]
+        rows = [self.of(c)[there] for c, there in zip(arm.curves.values(), shared, strict=True)]
+        return np.asarray(np.mean(rows, axis=0)) if rows else np.empty(0)
 
     def peak(self, curve: TrialRecord) -> float:
         """The best result; NaN if there is none."""

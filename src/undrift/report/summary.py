@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from undrift.config import UndriftError, unknown
@@ -29,6 +29,8 @@ class SummaryRow:
     flops_to    floating-point operations to the target, over the same seeds
     bytes       bytes down and up of the whole run, over the seeds of `final`
     flops       operations of the whole run, over the seeds of `final`
+    since       of forks, the costs since the fork, by the name of those that count the whole past
+    early       seeds of a fork that met the target in its first evaluation, or before the fork
     diverged    seeds that ended early with a failure
     under_way   rounds done by each seed that is neither finished nor failed
     leads       whether its final result is the best of the algorithms that finished all seeds
@@ -51,6 +53,8 @@ class SummaryRow:
     reached: int
     diverged: int
     under_way: tuple[int, ...]
+    since: Mapping[str, Estimate | None] = field(default_factory=dict)
+    early: int = 0
     behind: Estimate | None = None
     leads: bool = False
     baseline: Arm | None = None
@@ -143,7 +147,8 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
     done, score = finals(arm), arm.score
     whole = [arm.curves[seed] for seed in done]
     reached = {seed: int(curve.rounds[-1]) for seed, curve in arm.curves.items()}
-    hits = [(c, i) for c in arm.curves.values() if (i := first_hit(c, run.target)) is not None]
+    first = {s: i for s, c in arm.curves.items() if (i := first_hit(c, run.target)) is not None}
+    hits = [(arm.curves[seed], i) for seed, i in first.items()]
     return SummaryRow(
         arm=arm,
         seeds=len(arm.seeds),
@@ -157,6 +162,8 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
         flops_to=Estimate.of([curve["flops"][i] for curve, i in hits]),
         bytes=Estimate.of([curve["bytes"][-1] for curve in whole]),
         flops=Estimate.of([curve["flops"][-1] for curve in whole]),
+        since=_since(arm, done, first) if arm.fork else {},
+        early=sum(i == 0 for i in first.values()) if arm.fork else 0,
         reached=len(hits),
         diverged=len(arm.failures),
         under_way=tuple(
@@ -165,6 +172,21 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
             if seed not in arm.failures and not arm.finished(seed)
         ),
     )
+
+
+def _since(arm: Arm, done: Iterable[int], first: Mapping[int, int]) -> dict[str, Estimate | None]:
+    """Costs of a fork itself, where those before it are known."""
+    spent = arm.fork.spent if arm.fork else {}
+
+    def own(x: str, places: Mapping[int, int]) -> Estimate | None:
+        known = all(seed in spent for seed in places)
+        costs = [arm.curves[seed][x][i] - spent[seed][x] for seed, i in places.items() if known]
+        return Estimate.of(costs)
+
+    last = dict.fromkeys(done, -1)
+    return {x: own(x, last) for x in ("bytes", "flops")} | {
+        f"{x}_to": own(x, first) for x in ("bytes", "flops")
+    }
 
 
 def _ranked(row: SummaryRow, leaders: Sequence[Arm]) -> SummaryRow:
@@ -188,9 +210,16 @@ def _paired(run: Run, row: SummaryRow, baseline: str) -> SummaryRow:
     return replace(row, baseline=chosen[0], gaps=_gaps(row.arm, chosen[0]))
 
 
+def find_arm(run: Run, name: str, flag: str) -> Arm:
+    """The algorithm of a run with this label or name; case does not matter."""
+    found = [arm for arm in run.arms if _called(arm, name)]
+    if not found:
+        raise UndriftError(f"{flag}: " + unknown("algorithm of the run", name, _labels(run)))
+    return found[0]
+
+
 def _called(arm: Arm, name: str) -> bool:
-    short = arm.label.removesuffix(f" · {arm.run}")
-    return name.lower() in {text.lower() for text in (arm.name, arm.label, short)}
+    return name.lower() in {text.lower() for text in (arm.name, arm.label, arm.short)}
 
 
 def _labels(run: Run) -> list[str]:

@@ -1,17 +1,15 @@
-"""Tables of the summary: Markdown, LaTeX, CSV and terminal."""
+"""Tables of the summary: Markdown, LaTeX and terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from undrift.report.estimate import Estimate
 from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
-from undrift.report.summary import SummaryRow, finals, first_hit, tail
+from undrift.report.summary import SummaryRow
 from undrift.report.text import printable
 from undrift.report.units import brief, common_prefix, percent
 
@@ -21,33 +19,90 @@ if TYPE_CHECKING:
 NONE = "–"
 ALGORITHM, NOTES = "Algorithm", "Notes"
 
-_ESTIMATES = (
-    *("final", "behind", "difference", "tail", "peak"),
-    *("rounds_to", "bytes_to", "flops_to", "bytes", "flops", "latest"),
-)
+COLUMNS = ("final", "behind", "last", "best", "seeds", "rounds", "traffic", "compute", "notes")
+"""columns of the main table that can be chosen; algorithms come first in any case"""
+
+COMPACT = ("final", "best", "seeds", "rounds", "traffic", "compute")
+"""columns that fit a terminal"""
 
 
 def table_columns(
-    run: Run, rows: Sequence[SummaryRow], compact: bool = False
+    run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None
 ) -> dict[str, list[str]]:
-    """Heading → cells of the main table; `compact` has fewer columns, for terminals."""
-    name = joined(row.score.heading for row in rows)
+    """Heading → cells of the main table, with the columns of these names; by default all."""
+    chosen = COLUMNS if names is None else names
     columns = {
-        ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows],
-        f"Final {name}": [_result(row, row.final) for row in rows],
+        ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows]
     }
-    if not compact:
-        columns[f"Behind the best{_in(row.score.gap for row in rows)}"] = [
-            NONE if row.leads else _result(row, row.behind) for row in rows
-        ]
-        columns[f"Last tenth of rounds{_in(row.score.unit for row in rows)}"] = [
-            _result(row, row.tail) for row in rows
-        ]
-    columns[f"Best {name}"] = [_result(row, row.peak) for row in rows]
-    columns |= _totals(rows) if run.target is None else _costs(rows, percent(run.target))
-    if not compact and any(notes(row) for row in rows):
-        columns[NOTES] = [notes(row) for row in rows]
+    for name in chosen:
+        if names is not None or _worth_showing(name, run, rows):
+            columns |= _column(name, run, rows)
     return columns
+
+
+def _worth_showing(name: str, run: Run, rows: Sequence[SummaryRow]) -> bool:
+    match name:
+        case "notes":
+            return any(notes(row) for row in rows)
+        case "seeds":
+            return len({row.seeds for row in rows}) > 1
+        case "rounds":
+            return run.target is not None
+    return True
+
+
+def _column(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
+    """Heading and cells of one column."""
+    result = joined(row.score.heading for row in rows)
+    match name:
+        case "final":
+            return {f"Final {result}": [_result(row, row.final) for row in rows]}
+        case "behind":
+            head = f"Behind the best{_in(row.score.gap for row in rows)}"
+            return {head: [NONE if row.leads else _result(row, row.behind) for row in rows]}
+        case "last":
+            head = f"Last tenth of rounds{_in(row.score.unit for row in rows)}"
+            return {head: [_result(row, row.tail) for row in rows]}
+        case "best":
+            return {f"Best {result}": [_result(row, row.peak) for row in rows]}
+        case "seeds":
+            return {"Seeds": [str(row.seeds) for row in rows]}
+        case "rounds":
+            if run.target is None:
+                return {"Rounds": [str(row.arm.rounds) for row in rows]}
+            cells = [_cost(row, row.rounds_to, lambda mean: f"{mean:.0f}") for row in rows]
+            return {f"Rounds to {percent(run.target)} %": cells}
+        case "notes":
+            return {NOTES: [notes(row) for row in rows]}
+    return _costs(name, run, rows)
+
+
+def _costs(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
+    """Traffic or compute: to the target, or in total."""
+    field, unit = {"traffic": ("bytes", "B"), "compute": ("flops", "FLOP")}[name]
+    goal = "" if run.target is None else f" to {percent(run.target)} %"
+    field += "_to" if goal else ""
+    costs: list[Estimate | None] = [getattr(row, field) for row in rows]
+    size, letter = common_prefix(cost.mean for cost in costs if cost is not None)
+    told = f" ({letter}{unit})" if any(costs) else ""
+
+    def cell(row: SummaryRow, cost: Estimate | None) -> str:
+        own = row.since.get(field)
+        since = "" if own is None else f"{brief(own.mean / size)} of "
+        if goal:
+            return _cost(row, cost, lambda mean: since + brief(mean / size))
+        return NONE if cost is None else since + brief(cost.mean / size)
+
+    cells = [cell(row, cost) for row, cost in zip(rows, costs, strict=True)]
+    return {f"{name.capitalize()}{goal}{told}": cells}
+
+
+def _cost(row: SummaryRow, cost: Estimate | None, number: Callable[[float], str]) -> str:
+    """A cost to the target, with the number of seeds that got there if not all did."""
+    if cost is None:
+        return NONE if row.unfinished else "never"
+    text = f"≤ {number(cost.mean)}" if row.early else number(cost.mean)
+    return text if row.reached == row.seeds else f"{text} ({row.reached}/{row.seeds})"
 
 
 def seed_columns(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
@@ -72,7 +127,7 @@ def seed_columns(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
     return columns
 
 
-def markdown_table(run: Run, rows: Sequence[SummaryRow]) -> str:
+def markdown_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None) -> str:
     """The tables in Markdown, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
@@ -85,10 +140,12 @@ def markdown_table(run: Run, rows: Sequence[SummaryRow]) -> str:
             lines.append("| " + " | ".join(escaped) + " |")
         return [*lines, "", _escape(note), ""]
 
-    return "\n".join(line for columns, note in _both(run, rows) for line in table(columns, note))
+    return "\n".join(
+        line for columns, note in _both(run, rows, names) for line in table(columns, note)
+    )
 
 
-def latex_table(run: Run, rows: Sequence[SummaryRow]) -> str:
+def latex_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None) -> str:
     """The tables in LaTeX with booktabs, the best row in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
@@ -102,15 +159,17 @@ def latex_table(run: Run, rows: Sequence[SummaryRow]) -> str:
             lines.append(" & ".join(escaped) + r" \\")
         return [*lines, r"\bottomrule", r"\end{tabular}", ""]
 
-    lines = [line for columns, note in _both(run, rows) for line in table(columns, note)]
+    lines = [line for columns, note in _both(run, rows, names) for line in table(columns, note)]
     return "\n".join([r"% needs \usepackage{booktabs}", *lines])
 
 
-def rich_table(run: Run, rows: Sequence[SummaryRow]) -> Table:
+def rich_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None) -> Table:
     """The main table for a terminal, with the notes below it."""
     noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
     said = "".join(f"\n{label}: {note}." for label, note in noted.items())
-    return _rich(table_columns(run, rows, compact=True), rows, footnote(run, rows) + said)
+    names = names or [name for name in COMPACT if _worth_showing(name, run, rows)]
+    columns = table_columns(run, rows, [name for name in names if name != "notes"])
+    return _rich(columns, rows, footnote(run, rows) + said)
 
 
 def rich_seed_table(rows: Sequence[SummaryRow]) -> Table:
@@ -137,87 +196,12 @@ def _rich(columns: dict[str, list[str]], rows: Sequence[SummaryRow], note: str) 
     return table
 
 
-def csv_table(run: Run, rows: Sequence[SummaryRow]) -> str:
-    """All numbers to 10 digits: accuracies as shares, traffic in bytes, compute in operations."""
-    heads = ["run", "algorithm", "label", "seeds", "diverged", "unfinished", "leads"]
-    heads += ["target", "reached", "baseline", "wins", "losses"]
-    heads += ["metric", "rounds", "done", "latest_round"]
-    heads += [f"{name}_{part}" for name in _ESTIMATES for part in ("mean", "sd", "low", "high")]
-    lines = []
-    for row in rows:
-        line = [row.arm.run, row.arm.name, row.arm.label, row.seeds, row.diverged, row.unfinished]
-        line += [int(row.leads), run.target, row.reached]
-        line += [row.baseline.label, row.wins, row.losses] if row.baseline else [None] * 3
-        line += [row.score.name, row.arm.rounds, row.done, row.latest_round]
-        for name in _ESTIMATES:
-            one: Estimate | None = getattr(row, name)
-            line += [None] * 4 if one is None else [one.mean, one.sd, *(one.interval or [None] * 2)]
-        lines.append(line)
-    return _csv(heads, lines)
-
-
-def seeds_csv(run: Run, rows: Sequence[SummaryRow]) -> str:
-    """One line per algorithm and seed: the values behind the means, and the failure if any."""
-    heads = ["run", "algorithm", "label", "seed", "rounds", "final", "tail", "peak", "difference"]
-    lines = []
-    for row in rows:
-        done, score = finals(row.arm), row.score
-        for seed, curve in row.arm.curves.items():
-            line = [row.arm.run, row.arm.name, row.arm.label, seed, int(curve.rounds[-1])]
-            line += [done.get(seed), tail(score, curve) if seed in done else None]
-            line += [score.peak(curve)]
-            hit = first_hit(curve, run.target)
-            costs = [None if hit is None else curve[x][hit] for x in ("round", "bytes", "flops")]
-            failure = row.arm.failures.get(seed)
-            lines.append([*line, row.gaps.get(seed), *costs, failure.reason if failure else None])
-    return _csv([*heads, "rounds_to", "bytes_to", "flops_to", "failure"], lines)
-
-
-def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    for line in lines:
-        writer.writerow([f"{cell:.10g}" if isinstance(cell, float) else cell for cell in line])
-    return text.getvalue()
-
-
-def _both(run: Run, rows: Sequence[SummaryRow]) -> list[tuple[dict[str, list[str]], str]]:
+def _both(
+    run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None
+) -> list[tuple[dict[str, list[str]], str]]:
     """The main table and, if there is one, that of seeds; each with its note."""
-    main, seeds = table_columns(run, rows), seed_columns(rows)
+    main, seeds = table_columns(run, rows, names), seed_columns(rows)
     return [(main, footnote(run, rows)), *([(seeds, seed_note(rows))] if seeds else [])]
-
-
-def _costs(rows: Sequence[SummaryRow], goal: str) -> dict[str, list[str]]:
-    def cells(costs: list[Estimate | None], unit: float) -> list[str]:
-        return [cell(row, cost, unit) for row, cost in zip(rows, costs, strict=True)]
-
-    def cell(row: SummaryRow, cost: Estimate | None, unit: float) -> str:
-        if cost is None:
-            return NONE if row.unfinished else "never"
-        number = brief(cost.mean / unit) if unit else f"{cost.mean:.0f}"
-        return number if row.reached == row.seeds else f"{number} ({row.reached}/{row.seeds})"
-
-    traffic, compute = [row.bytes_to for row in rows], [row.flops_to for row in rows]
-    (byte, byte_name), (flop, flop_name) = _unit(traffic), _unit(compute)
-    return {
-        f"Rounds to {goal} %": cells([row.rounds_to for row in rows], 0),
-        f"Traffic to {goal} % ({byte_name}B)": cells(traffic, byte),
-        f"Compute to {goal} % ({flop_name}FLOP)": cells(compute, flop),
-    }
-
-
-def _totals(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
-    traffic, compute = [row.bytes for row in rows], [row.flops for row in rows]
-    (byte, byte_name), (flop, flop_name) = _unit(traffic), _unit(compute)
-    return {
-        f"Traffic ({byte_name}B)": [brief(cost.mean / byte) if cost else NONE for cost in traffic],
-        f"Compute ({flop_name}FLOP)": [brief(c.mean / flop) if c else NONE for c in compute],
-    }
-
-
-def _unit(costs: Sequence[Estimate | None]) -> tuple[float, str]:
-    return common_prefix(cost.mean for cost in costs if cost is not None)
 
 
 def _result(row: SummaryRow, estimate: Estimate | None) -> str:
@@ -259,6 +243,8 @@ _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "±": r"$\pm$",
     BEST: r"$\star$",
     NONE: "--",
+    "≤": r"$\le$",
+    "→": r"$\to$",
 }
 
 

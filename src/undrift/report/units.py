@@ -25,6 +25,14 @@ def brief(value: float) -> str:
     return f"{value:,.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
 
 
+def span(seconds: float) -> str:
+    """Time in its largest unit: 3 min, 2 d."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name}"
+    return f"{max(seconds, 0):.0f} s"
+
+
 def percent(share: float) -> str:
     """A share as a percentage without trailing zeros: 0.8 is "80", 0.825 is "82.5"."""
     return f"{100 * share:.4g}"

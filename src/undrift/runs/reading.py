@@ -149,6 +149,8 @@ def is_folder(path: Path) -> bool:
 
 def missing(path: Path) -> UndriftError:
     """The error for a file that every run directory has."""
+    if not is_folder(path.parent):
+        return UndriftError(f"there is no folder {str(path.parent)!r}; `undrift ls` shows the runs")
     return UndriftError(f"{str(path.parent)!r} is not a run directory: it has no {path.name}")
 
 

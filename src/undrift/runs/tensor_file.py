@@ -54,6 +54,20 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Content]]:
     return metadata, tensors
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a file alone; raises `Damaged` if it has none."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, path.stat().st_size)))
+        metadata: dict[str, str] = header["__metadata__"]
+    except OSError as error:
+        raise Damaged(f"cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Damaged(f"is not a safetensors file with metadata ({error})") from None
+    return metadata
+
+
 def checksum(text: str, tensors: Mapping[str, Content]) -> str:
     """CRC-32 of a checkpoint: its metadata, and names, types, shapes and bytes of its tensors."""
     found = zlib.crc32(text.encode())

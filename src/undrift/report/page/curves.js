@@ -80,7 +80,7 @@ function band(panel, arm, { x, y, sd }) {
   return {
     type: "scatter", mode: "lines", x: [...kept, ...back].map((i) => x[i]),
     y: [...kept.map((i) => middle[i] + wide[i]), ...back.map((i) => middle[i] - wide[i])],
-    fill: "toself", fillcolor: faded(colour(arm), 0.14), line: { width: 0 },
+    fill: "toself", fillcolor: faded(colour(arm), shown().length > 6 ? 0.05 : 0.14), line: { width: 0 },
     hoverinfo: "skip", showlegend: false,
   };
 }

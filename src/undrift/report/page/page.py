@@ -19,9 +19,14 @@ SCRIPTS = ("theme.js", "curves.js", "charts.js", "controls.js")
 """scripts of the report and of the live page, in this order; each adds one that gets the data"""
 
 
-def render_page(run: Run, rows: Sequence[SummaryRow], beside: Sequence[Path] = ()) -> str:
+def render_page(
+    run: Run,
+    rows: Sequence[SummaryRow],
+    beside: Sequence[Path] = (),
+    columns: Sequence[str] | None = None,
+) -> str:
     """The page, with links to the files beside it. Everything that comes from runs is escaped."""
-    parts = render_parts(run, rows)
+    parts = render_parts(run, rows, columns)
     return fill(
         asset("page.html"),
         {

@@ -10,6 +10,7 @@ from undrift.report.notes import BEST, footnote, seed_note
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
+from undrift.report.settings import spelled
 from undrift.report.summary import SummaryRow
 from undrift.report.tables import ALGORITHM, NONE, NOTES, seed_columns, table_columns
 from undrift.report.units import brief, percent, prefix
@@ -35,17 +36,21 @@ _SETTINGS = {
 _SHOWN_ELSEWHERE = {"name", "algorithms", "command", "format", "groups"}
 
 
-def render_parts(run: Run, rows: Sequence[SummaryRow]) -> dict[str, str]:
+def render_parts(
+    run: Run, rows: Sequence[SummaryRow], columns: Sequence[str] | None = None
+) -> dict[str, str]:
     """Name in view.html → HTML."""
     return {
         "title": escape(run.name),
         "facts": _facts(run),
         "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
-        "table": _table(table_columns(run, rows), rows, footnote(run, rows)),
+        "table": _table(table_columns(run, rows, columns), rows, footnote(run, rows)),
         "failures": _failures(run),
         "seeds": _table(seed_columns(rows), rows, seed_note(rows)),
         "sections": plot_sections(run),
-        "commands": "\n".join(map(_command, run.members)),
+        "commands": "\n".join(
+            _command(one) for member in run.members for one in member.pooled or (member,)
+        ),
         "settings": _settings(run),
     }
 
@@ -56,8 +61,9 @@ def _facts(run: Run) -> str:
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
     said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
-    if run.experiment.get("origin"):
-        said.append(f"forked: {run.experiment['origin']}")
+    fork = run.arms[0].fork
+    if fork and len(run.members) == 1:
+        said.append(fork.said(*(arm.name for arm in run.arms)))
     return "".join(f"<span>{escape(_plain(fact))}</span>" for fact in said if fact is not None)
 
 
@@ -103,7 +109,10 @@ def _progress(run: Run) -> str:
     """A sentence on the progress of a run that is not finished."""
     if run.finished:
         return ""
-    return f"{escape(run.name)} has done {run.done} of {run.rounds} rounds so far."
+    share = 100 * run.done // max(run.rounds, 1)
+    trials = f"{run.trials_done} of {run.trials} trials, {share} % of all rounds,"
+    rounds = f"{run.done} of {run.rounds} rounds"
+    return f"{escape(run.name)} has done {trials if run.trials > 1 else rounds} so far."
 
 
 def _cheapest(run: Run, rows: Sequence[SummaryRow]) -> str:
@@ -131,7 +140,7 @@ def _table(columns: Mapping[str, list[str]], rows: Sequence[SummaryRow], note: s
     ):
         star = f" {BEST}" if row.leads else ""
         first = f'<span class="mark" data-arm="{place}"></span>{escape(row.arm.label)}{star}'
-        if row.arm.name != row.arm.label:
+        if row.arm.name not in (row.arm.short, f"{row.arm.short}()"):
             first += f"<small>{escape(row.arm.name)}</small>"
         rest = [
             f"<td {kind}>{escape(c)}</td>" for c, kind in zip(cells[1:], kinds[1:], strict=True)
@@ -183,17 +192,17 @@ def _settings(run: Run) -> str:
         if all(value is None for value in values):
             continue
         if width > 1 and all(value == values[0] for value in values):
-            cells = f'<td colspan="{width}">{_setting(values[0])}</td>'
+            cells = f'<td colspan="{width}">{_setting(key, values[0])}</td>'
         else:
-            cells = "".join(f"<td>{_setting(value)}</td>" for value in values)
+            cells = "".join(f"<td>{_setting(key, value)}</td>" for value in values)
         lines.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     return "\n".join(lines)
 
 
-def _setting(value: Any) -> str:
+def _setting(key: str, value: Any) -> str:
     if value is None:
         return NONE
-    text = escape(_plain(value))
+    text = escape(_plain(spelled(key, value)))
     return f"<code>{text}</code>" if "(" in text else text
 
 

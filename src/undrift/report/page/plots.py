@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from undrift.later import np
+from undrift.later import NDArray, np
 from undrift.report.page.panels import group_names
 from undrift.report.page.sections import SECTIONS, Panel
+from undrift.report.palette import by_run
 from undrift.report.read import Arm, Run
 from undrift.report.score import ACCURACY
 
@@ -17,7 +18,10 @@ def plot_sections(run: Run) -> str:
     absent: list[str] = []
     for title, panels in SECTIONS:
         shown = [panel for panel in panels if panel.worth_showing(run)]
-        absent += [panel.title.lower() for panel in panels if panel not in shown]
+        lacking = [panel for panel in panels if panel not in shown]
+        if run.score is not ACCURACY:  # which has no accuracies to miss
+            lacking = [panel for panel in lacking if not panel.quantity.name.count("accuracy")]
+        absent += [panel.title.lower() for panel in lacking]
         if shown:
             first = not lines
             lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
@@ -30,7 +34,7 @@ def plot_sections(run: Run) -> str:
     else:
         absent.append("labels of the clients")
     if absent:
-        lines.append(f'<p class="note">Nothing to show in this run: {", ".join(absent)}.</p>')
+        lines.append(f'<p class="note">Nothing to show in this run: {"; ".join(absent)}.</p>')
     return "\n".join(lines)
 
 
@@ -98,13 +102,19 @@ def _choice(run: Run, panel: Panel) -> str:
 def _legend(run: Run) -> str:
     """How to read lines, bands and crosses, for the caption of the first plot."""
     text = ""
-    if len({arm.name for arm in run.arms}) < len(run.arms):
+    if by_run(run.arms):
         text += " Colours tell algorithms, dashes tell runs."
     if len(run.seeds) > 1:
         text += " Lines are means over seeds, bands one standard deviation."
     if any(arm.failures for arm in run.arms):
         text += " A cross marks the end of a diverged seed; thin lines are the seeds that go on."
     return text
+
+
+def _range(sizes: NDArray[np.int64]) -> str:
+    if sizes.min() == sizes.max():
+        return f"{sizes.min()} samples each"
+    return f"{sizes.min()} to {sizes.max()} samples (median {np.median(sizes):g})"
 
 
 def _partition(run: Run, name: str) -> str:
@@ -115,9 +125,9 @@ def _partition(run: Run, name: str) -> str:
     share = share[sizes > 0] if sizes.any() else share
     entropy = -(share * np.log(np.where(share > 0, share, 1))).sum(axis=1)
     caption = (
-        f"{len(counts)} clients of the first seed with {sizes.min()} to {sizes.max()} samples"
-        f" (median {np.median(sizes):g}). By the entropy of its labels, a client sees"
-        f" {np.exp(entropy).mean():.1f} of {counts.shape[1]} classes on average."
+        f"{len(counts)} clients of the first seed with {_range(sizes)}. By the entropy of"
+        f" its labels, a client sees {np.exp(entropy).mean():.1f} of {counts.shape[1]} classes"
+        " on average."
     )
     return (
         f'<figure class="wide"><figcaption><h3>Labels of the clients{whose}</h3>'

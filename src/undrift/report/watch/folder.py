@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, shortened
+from undrift.report.labels import descriptions
+from undrift.report.merge import merge, renamed
 from undrift.report.page.panels import panel_data
 from undrift.report.page.parts import render_parts
-from undrift.report.read import Run, merge, read_run, renamed
+from undrift.report.read import Run, read_run
 from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
+from undrift.report.units import span
 from undrift.runs.columns import MetricsReader
 from undrift.runs.layout import RunFile
 from undrift.runs.reading import FILES, RunState, is_folder, run_state
@@ -82,8 +85,16 @@ class Entry:
             "algorithms": [arm.label for arm in run.arms],
             "done": run.done,
             "rounds": run.rounds,
+            "trials": f"{run.trials_done} of {run.trials} trials",
+            "left": _left(run) if self.process is not None else "",
             "best": _best(run),
         }
+
+
+def _left(run: Run) -> str:
+    """The time that a run still takes, if it can be told."""
+    seconds = run.seconds_left
+    return "" if seconds is None else f"{span(seconds)} left"
 
 
 def _best(run: Run) -> str | None:
@@ -117,6 +128,13 @@ class Folder:
             ]
         return sorted(entries, key=lambda entry: (-entry.begun, entry.name))
 
+    def facts(self) -> list[dict[str, Any]]:
+        """All runs, the latest first, for JSON."""
+        entries = self.entries()
+        runs = {entry.name: entry.seen.run for entry in entries if entry.seen.run is not None}
+        about = dict(zip(runs, descriptions(list(runs.values())), strict=True))
+        return [entry.facts() | {"about": about.get(entry.name, "")} for entry in entries]
+
     def view(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Parts of the page and data of its plots; None if there is nothing to show."""
         run = self.together(names)
@@ -129,7 +147,7 @@ class Folder:
         known = {entry.name: entry.seen.run for entry in self.entries()}
         runs = {name: known.get(name) for name in names}
         begun = [renamed(run, name) for name, run in runs.items() if run is not None and run.begun]
-        return merge(begun) if begun else None
+        return merge(begun, strict=False) if begun else None
 
     def _find(self) -> Iterator[tuple[Path, Stamp]]:
         """Run directories with the stamps of their files."""

@@ -152,7 +152,7 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError as error:
             raise Response(f"not an address ({error})", status=HTTPStatus.BAD_REQUEST) from None
         made: dict[str, Callable[[], Response]] = {
-            "/runs": lambda: _json([entry.facts() for entry in self.server.folder.entries()]),
+            "/runs": lambda: _json(self.server.folder.facts()),
             "/view": lambda: _json(self.server.folder.view(names)),
             f"/{RunFile.REPORT}": lambda: self._report(names),
         }

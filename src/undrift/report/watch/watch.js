@@ -36,6 +36,12 @@ function age(seconds) {
   return seconds < 5 ? "now" : `${Math.floor(seconds)} s ago`;
 }
 
+// Rounds done are a mean over trials: as a share of all, where some are done and others not begun.
+function progress(run) {
+  const share = Math.floor((100 * run.done) / Math.max(run.rounds, 1));
+  return run.done < run.rounds ? `${run.trials}, ${share} %` : `${run.trials}, ${run.rounds} rounds`;
+}
+
 function card(run) {
   const box = element("input");
   box.type = "checkbox";
@@ -57,10 +63,10 @@ function card(run) {
     const ago = element("span", "ago");
     ago.dataset.since = run.modified;
     label.append(
-      element("span", "about", `${run.data} · ${run.algorithms.join(", ")}`),
+      element("span", "about", run.about),
       element("span", "track", bar),
-      element("span", "numbers", element("span", "", `${run.done} / ${run.rounds}`),
-        element("span", "", "best ", best), ago),
+      element("span", "numbers", element("span", "", progress(run)), ago),
+      element("span", "numbers", element("span", "", "best ", best), element("span", "", run.left)),
     );
   }
   const made = element("li", `run ${run.state}`, label);

@@ -1,0 +1,62 @@
+"""Labels: short names of algorithms and runs that say in what they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from undrift.report.settings import compared, contrast, differences, form
+
+if TYPE_CHECKING:
+    from undrift.report.read import Run
+
+MOST = 4
+"""settings that a label names; runs that differ in more are told apart by their names"""
+
+
+def short_names(known: Mapping[str, str]) -> dict[str, str]:
+    """Algorithm → label, from the labels that runs hold, where those are distinct and short.
+
+    Algorithms of one form are labelled by the parameters in which they differ.
+    """
+    heads = {name.partition("(")[0] for name in known}
+    if len(heads) == len(set(known.values()) - set(known)) == len(known):
+        return dict(known)
+    forms = [form(name) for name in known]
+    brief = dict(zip(known, contrast(list(known)), strict=True))
+    labels = {
+        name: label if label != name and forms.count(kind) == 1 else brief[name]
+        for (name, label), kind in zip(known.items(), forms, strict=True)
+    }
+    for fallback in (brief, {name: name for name in known}):
+        taken = list(labels.values())
+        labels = {n: fallback[n] if taken.count(one) > 1 else one for n, one in labels.items()}
+    return labels
+
+
+def suffixes(told: Sequence[Sequence[str]], runs: Sequence[str]) -> list[str]:
+    """What labels of each run end with: its settings, or its name if too many settings differ."""
+    if max(map(len, told)) > MOST:
+        return [f" · {run}" for run in runs]
+    return ["".join(f", {one}" for one in said) for said in told]
+
+
+def descriptions(runs: Sequence[Run]) -> list[str]:
+    """Data and algorithms of each run, and in what it differs from others with the same ones."""
+    whats = [_what(run) for run in runs]
+    for what in set(whats):
+        places = [place for place, one in enumerate(whats) if one == what]
+        flats = compared([runs[place].experiment for place in places])
+        seeds = [f"seeds {', '.join(map(str, runs[place].seeds))}" for place in places]
+        if len(set(seeds)) > 1:
+            flats = [flat | {("seeds",): said} for flat, said in zip(flats, seeds, strict=True)]
+        for place, told in zip(places, differences(flats), strict=True):
+            whats[place] = "; ".join([what, *told])
+    return whats
+
+
+def _what(run: Run) -> str:
+    fork = run.arms[0].fork
+    names = ", ".join(arm.label for arm in run.arms)
+    what = fork.said(*(arm.name for arm in run.arms)) if fork else names
+    return f"{str(run.experiment.get('data', '')).removesuffix('()')}: {what}".removeprefix(": ")
