@@ -94,7 +94,7 @@ def test_other_files_are_refused(tmp_path):
 
 def test_the_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
-    with pytest.raises(UndriftError, match=r'needs tokenizers, .* pip install "undrift\[text\]"'):
+    with pytest.raises(UndriftError, match=r'needs tokenizers, .* pip install "\.\[text\]"'):
         Pieces(listed(tmp_path))
 
 

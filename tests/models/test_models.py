@@ -364,7 +364,7 @@ def test_distilbert_downloads_nothing(weights: str) -> None:
 
 def test_distilbert_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    with pytest.raises(UndriftError, match=r'pip install "undrift\[text\]"'):
+    with pytest.raises(UndriftError, match=r'pip install "\.\[text\]"'):
         model("DistilBERT").build((7,), 3)
     with pytest.raises(UndriftError, match="multiple of heads"):
         model("DistilBERT(width=10, heads=3)")

@@ -142,8 +142,8 @@ def test_pandas(history: History) -> None:
     ("package", "install", "ask"),
     [
         ("pandas", "pandas", lambda history: history.to_pandas()),
-        ("polars", r"undrift\[data\]", lambda history: history.to_polars()),
-        ("matplotlib", r"undrift\[report\]", lambda history: history.plot("drift")),
+        ("polars", r"\.\[data\]", lambda history: history.to_polars()),
+        ("matplotlib", r"\.\[report\]", lambda history: history.plot("drift")),
     ],
     ids=["pandas", "polars", "matplotlib"],
 )

@@ -180,7 +180,7 @@ def test_a_missing_extra_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UndriftError, match=re.escape('pip install "undrift[report]"')):
+    with pytest.raises(UndriftError, match=re.escape('pip install ".[report]"')):
         write_report(make_run(tmp_path))
 
 

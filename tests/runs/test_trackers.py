@@ -222,7 +222,7 @@ def test_a_missing_library_is_named_with_its_extra(
     needed = "torch.utils.tensorboard" if name == "tensorboard" else name
     monkeypatch.setitem(sys.modules, needed, None)
     monkeypatch.delitem(sys.modules, f"undrift.runs.trackers.{name}", raising=False)
-    with pytest.raises(UndriftError, match=rf'pip install "undrift\[{name}\]"'):
+    with pytest.raises(UndriftError, match=rf'pip install "\.\[{name}\]"'):
         tracker(name, tmp_path)
 
 

@@ -17,7 +17,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
         require("no_such_package", "data", "reading x.h5")
     assert str(told.value) == (
         "reading x.h5 needs no_such_package, which is not installed; install it with: "
-        'pip install "undrift[data]"'
+        'pip install ".[data]" in a clone of undrift, or pip install "no_such_package"'
     )
     with pytest.raises(UndriftError, match='pip install "no_such_package"'):
         require("no_such_package", "", "this")

@@ -18,7 +18,8 @@ def require(package: str, extra: str, purpose: object) -> Any:
 
 def lacking(package: str, extra: str, purpose: object) -> UndriftError:
     """The error for a package that is not installed."""
-    what = f"undrift[{extra}]" if extra else package
+    clone = f'pip install ".[{extra}]" in a clone of undrift, or ' if extra else ""
     return UndriftError(
-        f'{purpose} needs {package}, which is not installed; install it with: pip install "{what}"'
+        f"{purpose} needs {package}, which is not installed; install it with: {clone}"
+        f'pip install "{package}"'
     )
