@@ -543,3 +543,14 @@ def test_units() -> None:
     assert prefix(0.2) == (1.0, "")
     assert common_prefix([3e9, 2e6, math.nan, 0]) == (1e6, "M")
     assert (percent(0.8), percent(0.825)) == ("80", "82.5")
+
+
+def test_all_samples_in_one_place_are_no_rival(tmp_path: Path) -> None:
+    pooled = {("Centralised()", seed): [0.99] * 4 for seed in (0, 1)}
+    run = read_run(make_run(tmp_path, ACCURACY | pooled))
+    rows = summarise(run)
+    assert [row.arm.name for row in rows if row.leads] == [B]
+    assert "Centralised aside" in footnote(run, rows)
+    page = page_of(tmp_path)
+    assert "AdaBest</b> ends highest" in page
+    assert "points above FedAvg" in page

@@ -93,7 +93,9 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     """How to read the table, in a sentence or two."""
     problems = " on the same problem" if len({arm.problem for arm in run.arms}) > 1 else ""
     about = joined(row.score.about for row in rows)
-    text = f"{about}, {_spread(rows)}; {BEST} marks the best of those that finished{problems}."
+    aside = "" if all(row.arm.federated for row in rows) else ", Centralised aside"
+    best = f"{BEST} marks the best of those that finished{problems}{aside}"
+    text = f"{about}, {_spread(rows)}; {best}."
     text += _chance(rows)
     if run.target is not None:
         text += (

@@ -83,6 +83,11 @@ class Arm:
     short: str = ""
     fork: Fork | None = None
 
+    @property
+    def federated(self) -> bool:
+        """Whether it can be the best of a table: not with all samples in one place."""
+        return not self.name.startswith("Centralised(")
+
     def finished(self, seed: int) -> bool:
         """Whether a seed completed the last round without a failure."""
         curve = self.curves.get(seed)

@@ -33,7 +33,8 @@ class SummaryRow:
     early       seeds of a fork that met the target in its first evaluation, or before the fork
     diverged    seeds that ended early with a failure
     under_way   rounds done by each seed that is neither finished nor failed
-    leads       whether its final result is the best of the algorithms that finished all seeds
+    leads       whether its final result is the best of the federated algorithms that finished all
+                seeds
     baseline    the algorithm to compare with, if there is one for this row
     gaps        seed → final result minus that of the baseline
     """
@@ -105,7 +106,8 @@ def summarise(run: Run, baseline: str | None = None) -> list[SummaryRow]:
     rows = [_row(run, arm) for arm in run.arms]
     for problem in dict.fromkeys(arm.problem for arm in run.arms):
         there = [row for row in rows if row.arm.problem == problem and row.complete]
-        ranks = {row.arm: row.score.rank(row.final.mean) for row in there if row.final}
+        ranked = [row for row in there if row.arm.federated] or there
+        ranks = {row.arm: row.score.rank(row.final.mean) for row in ranked if row.final}
         leaders = [arm for arm, rank in ranks.items() if rank == max(ranks.values())]
         rows = [_ranked(row, leaders) if row.arm.problem == problem else row for row in rows]
     return rows if baseline is None else [_paired(run, row, baseline) for row in rows]

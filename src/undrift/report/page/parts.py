@@ -84,7 +84,7 @@ def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
     score, name = leader.score, escape(leader.arm.label)
     text = f"<b>{name}</b> ends {_place(rows, score)} {score.said(score.numbers(leader.final))}"
     text += f" after round {leader.arm.rounds}"
-    behind = [row for row in rows if row.behind is not None and row.complete]
+    behind = [row for row in rows if row.behind and row.complete and row.arm.federated]
     if behind:
         second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
         gap = second.behind
