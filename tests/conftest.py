@@ -1,4 +1,6 @@
-"""Tests are deterministic and use one thread each."""
+"""Tests are deterministic, use one thread each and can be interrupted, as can what they start."""
+
+import signal
 
 import torch
 from hypothesis import settings
@@ -6,3 +8,6 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("undrift", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("undrift")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
