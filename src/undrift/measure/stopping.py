@@ -83,8 +83,7 @@ class Budget(StopRule):
     bytes    down and up of all clients: a number, or a text such as '2 GB'
     flops    floating-point operations of all clients
     rounds   of training
-    seconds  of training. Not reproducible: the same run may stop elsewhere, on another machine,
-             after an interruption or just so. The other limits are
+    seconds  of training; not reproducible, unlike the others: times differ from run to run
 
     Those of a fork include what the run cost that it was forked from.
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from undrift.report.notes import BEST, footnote, seed_note
+from undrift.report.notes import BEST, footnote, rounds_said, seed_note
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
@@ -77,7 +77,7 @@ def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
         return f"No algorithm{whose} finished on every seed."
     score, name = leader.score, escape(leader.arm.label)
     text = f"<b>{name}</b> ends {_place(rows, score)} {score.said(score.numbers(leader.final))}"
-    text += " when it was stopped" if leader.stopped else f" after round {leader.arm.rounds}"
+    text += f" after {rounds_said([int(c.rounds[-1]) for c in leader.arm.curves.values()])}"
     behind = [row for row in rows if row.behind is not None and row.complete]
     if behind:
         second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
