@@ -22,6 +22,7 @@ from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import SOURCES
 from undrift.experiment.registry import OPTIMISERS
 from undrift.federation.sampling import SAMPLERS
+from undrift.measure.stopping import STOPS
 from undrift.models import MODELS
 
 project, author, release = "undrift", "The undrift authors", undrift.__version__
@@ -81,6 +82,7 @@ KINDS: dict[str, Any] = {
     "parts": public(sorted(parts.__all__, key=str.lower)),
     "optimisers": public(OPTIMISERS),
     "samplers": members(SAMPLERS.values()),
+    "stops": members(STOPS.values()),
     "partitions": members(PARTITIONS.values()),
     "data": members(SOURCES.values()),
     "models": members(MODELS.values()),

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
     from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+    from undrift.measure.stopping import Budget, Patience, Target
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
         IDA,
@@ -95,6 +96,7 @@ _LATER = {
     "undrift.experiment.experiment": ("Experiment",),
     "undrift.report.history": ("History",),
     "undrift.experiment.registry": ("algorithm",),
+    "undrift.measure.stopping": ("Budget", "Patience", "Target"),
     "undrift.optim": ("SGD", "Adagrad", "Adam", "HeavyBall", "Plateau", "RMSProp", "SGDm", "Yogi"),
     "undrift.parts": (
         *("IDA", "Clip", "Extrapolate", "FedAdagrad", "FedAdam", "FedAvgM", "FedGLAD"),
@@ -151,6 +153,7 @@ __all__ = [
     "Adam",
     "Algorithm",
     "Bernoulli",
+    "Budget",
     "Centralised",
     "Client",
     "Clip",
@@ -186,6 +189,7 @@ __all__ = [
     "Natural",
     "Pachinko",
     "Part",
+    "Patience",
     "Plan",
     "Plateau",
     "Prox",
@@ -202,6 +206,7 @@ __all__ = [
     "State",
     "Struct",
     "Synthetic",
+    "Target",
     "Task",
     "Trial",
     "TrimmedMean",

@@ -72,6 +72,7 @@ def test_every_setting_that_changes_rows_is_part_of_the_identity(name: str) -> N
         "dropout": 0.5,
         "loss": "mse",
         "client_test": 0.2,
+        "stop": ["Target(0.9)"],
         "origin": "Origin('0123456789ab', 'FedAvg()', 3)",
     }
     one = experiment()

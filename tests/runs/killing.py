@@ -26,7 +26,7 @@ CALLS = ("replace", "fsync", "pwrite", "truncate")
 
 
 def experiment() -> Experiment:
-    """All kinds of state: clients' memories and models, a sampler that learns, failures."""
+    """All kinds of state and end: clients' memories, a sampler that learns, failures, stops."""
     texts: dict[str, Any] = {
         "algorithms": ["adabest", "ServerOpt(scaffold, Adam())", "fedadam(lr=1e38)"],
         "data": "digits",
@@ -34,6 +34,7 @@ def experiment() -> Experiment:
         "model": "Linear()",
         "local": "Local(lr=0.1, steps=2, batch_size=8)",
         "sampler": "AdaFL(clients=4)",
+        "stop": ["Target(0.895)"],  # which AdaBest reaches
     }
     return Experiment(**texts, rounds=24, seeds=(0, 1), every=1, dropout=0.1, all_clients=True)
 

@@ -73,6 +73,7 @@ def test_a_run_that_was_killed_many_times_ends_with_the_same_bytes(
     root, _ = killed
     whole = root / "whole"
     assert len(json.loads((whole / "failures.json").read_text())) == 2
+    assert sum("stopped" in row for row in rows(whole)) == 2
     for torn in sorted(root.glob("torn*")):
         assert rows(torn) == rows(whole)
         assert (torn / "failures.json").read_bytes() == (whole / "failures.json").read_bytes()

@@ -93,8 +93,8 @@ COMMANDS = {
     "partition": ("partition:partition_app", "See, save and share partitions."),
     "list": (
         "listing:list_",
-        "List algorithms (with their parts and optimisers), data sets, models, partitions or "
-        "samplers.",
+        "List algorithms (with their parts and optimisers), data sets, models, partitions, "
+        "samplers or stop rules.",
     ),
 }
 """where each command is in `undrift.cli`, and the first sentence of its help"""

@@ -48,6 +48,7 @@ def compare(
     test_subset: Annotated[
         Whole, Parameter(["--test-subset", "--test-samples"])
     ] = Experiment.test_subset,
+    stop: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     out: Path | None = None,
     dry_run: bool = False,
     options: Options = Options(),
@@ -122,6 +123,10 @@ def compare(
     test_subset
         Test on so many samples, of each class its share and always the same, in the last round too;
         0 for all. For large test sets.
+    stop
+        Rule that ends a trial early, such as "Target(0.9)", "Patience(20)" or "Budget(bytes='2
+        GB')", judged at each evaluation; may be given more than once. `undrift list stops`. All are
+        reproducible but Budget(seconds=...).
     out
         Folder for the results and the report; runs/HASH if not given.
     dry_run

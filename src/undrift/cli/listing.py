@@ -27,6 +27,7 @@ KINDS = {
     "models": ("model", "undrift.models", "MODELS"),
     "partitions": ("partition", "undrift.data.partition.partitions", "PARTITIONS"),
     "samplers": ("sampler", "undrift.federation.sampling", "SAMPLERS"),
+    "stops": ("stop rule", "undrift.measure.stopping", "STOPS"),
 }
 """what one of them is called, and where all are"""
 
@@ -45,7 +46,8 @@ def list_(
     *,
     json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:
-    """List algorithms (with their parts and optimisers), data sets, models, partitions or samplers.
+    """List algorithms (with their parts and optimisers), data sets, models, partitions, samplers or
+    stop rules.
 
     Example: undrift list algorithms adabest
 
@@ -55,7 +57,7 @@ def list_(
     Parameters
     ----------
     kind
-        What to list: algorithms, data, models, partitions or samplers. A name will do, too.
+        What to list: algorithms, data, models, partitions, samplers or stops. A name will do, too.
     name
         What to describe.
     json_

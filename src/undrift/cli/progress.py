@@ -195,7 +195,8 @@ def _follow(events: Iterable[Event], folder: Path, pace: Pace, shown: Lines) -> 
             case "end":
                 last = pace.clock()
                 pace.left[event.label, event.seed] = 0
-                shown.ended(event, _failed(event.round, event.note) if event.note else measured)
+                result = _joined(measured, _stopped(event.round, event.stopped))
+                shown.ended(event, _failed(event.round, event.note) if event.note else result)
 
 
 def show_steps(
@@ -223,7 +224,8 @@ def _results(folder: Path, norms: bool) -> dict[Trial, str]:
     for arm in read_run(folder).arms:
         for seed, curve in arm.curves.items():
             last = {name: float(values[-1]) for name, values in curve.values.items()}
-            results[arm.name, seed] = _told(last, norms)
+            stop = _stopped(int(curve.rounds[-1]), arm.stops.get(seed))
+            results[arm.name, seed] = _joined(_told(last, norms), stop)
         for seed, failure in arm.failures.items():
             results[arm.name, seed] = _failed(failure.round, failure.reason)
     return results
@@ -243,6 +245,10 @@ def _time(seconds: float) -> str:
 
 def _failed(round: int, reason: str) -> str:
     return f"ended in round {round}: {reason}"
+
+
+def _stopped(round: int, rule: str | None) -> str:
+    return f"stopped after round {round}: {rule}" if rule else ""
 
 
 def _told(row: dict[str, Any], norms: bool) -> str:

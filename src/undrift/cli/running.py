@@ -132,9 +132,8 @@ def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
             case "done" | "begin":
                 _print_json({"event": event.kind} | place | {"round": event.round})
             case "end":
-                _print_json(
-                    {"event": "end"} | place | {"round": event.round, "failure": event.note}
-                )
+                how = {"round": event.round, "failure": event.note, "stopped": event.stopped}
+                _print_json({"event": "end"} | place | how)
             case "start" | "note":
                 _print_json({"event": event.kind, "note": event.note})
 

@@ -59,6 +59,9 @@ def show(run: Path) -> None:
         for failure in arm.failures.values():
             where = f"{arm.label}, seed {failure.seed}, ended in round {failure.round}"
             console.print(Text(printable(f"{where}: {failure.reason}"), style="red"))
+        for seed, rule in arm.stops.items():
+            where = f"{arm.label}, seed {seed}, stopped after round {arm.curves[seed].rounds[-1]}"
+            console.print(Text(printable(f"{where}: {rule}")))
     files = Table(box=None, show_header=False, pad_edge=False)
     for path in sorted(run.iterdir()):
         if not path.name.startswith("."):

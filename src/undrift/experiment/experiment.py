@@ -21,6 +21,7 @@ from undrift.experiment.origin import Origin
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import np, torch
+from undrift.measure.stopping import StopRule, Target, stop_rules
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
 from undrift.training.losses import PREDICTS, OwnLoss, suitable_loss
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 REPORT_ONLY = ("target",)
 """Settings that change only the report, and so are not part of an experiment's identity."""
 
-LATER = ("loss", "client_test", "personal_steps", "test_subset")
+LATER = ("loss", "client_test", "personal_steps", "test_subset", "stop")
 """settings that earlier versions did not have: with their default, they are no part of the identity
 """
 
@@ -56,6 +57,7 @@ class Experiment(Config):
     test_subset     evaluate on so many of the test samples, always the same; 0: on all
     origin          state of another run from which all trials start, set by `undrift fork`
     loss            of a batch, by name or your own; by default the usual one for the targets
+    stop            rules that end a trial before its last round, judged at each evaluation
 
     Objects may be given as text: `sampler="Uniform(5)"`, or `model="./nets.py:Net"` for your own.
     """
@@ -80,6 +82,7 @@ class Experiment(Config):
     client_test: float = real(0.0, ge=0, lt=1)
     personal_steps: int = whole(0, ge=0)
     test_subset: int = whole(0, ge=0)
+    stop: tuple[StopRule, ...] = ()
 
     def __post_init__(self) -> None:
         for name in TEXTS:
@@ -102,6 +105,10 @@ class Experiment(Config):
         right = all(type(seed) is int and 0 <= seed <= LARGEST for seed in self.seeds)
         if not right or not self.seeds or len(set(self.seeds)) < len(self.seeds):
             self.refuse("give different whole numbers >= 0", seeds=list(self.seeds))
+        object.__setattr__(self, "stop", stop_rules(self.stop))
+        for rule in self.stop:
+            if getattr(rule, "on", "") == "validation" and not self.validation:
+                self.refuse("hold out clients for it, such as validation=10", stop=rule)
         self._refuse_too_few_clients()
 
     def _refuse_too_few_clients(self) -> None:
@@ -145,7 +152,8 @@ class Experiment(Config):
                 plain[name] = repr(plain[name])
         plain["algorithms"] = [repr(one) for one in self.algorithms]
         plain["seeds"] = list(self.seeds)
-        texts = [*plain["algorithms"], *(plain[name] or "" for name in TEXTS)]
+        plain["stop"] = list(map(repr, self.stop)) or ()
+        texts = [*plain["algorithms"], *(plain[name] or "" for name in TEXTS), *plain["stop"]]
         if used := code([*texts, self.origin.algorithm if self.origin else ""]):
             plain["code"] = used
         defaults = {field.name: field.default for field in fields(self) if field.name in LATER}
@@ -196,6 +204,9 @@ class Experiment(Config):
         for made in self.algorithms:
             require_quorum(made, self.sampler)
         task, data = self.prepare(self.seeds[0])
+        for rule in self.stop:
+            if isinstance(rule, Target) and not task.predicts:
+                self.refuse("there is no accuracy; use Patience, which judges losses", stop=rule)
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))
         self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))

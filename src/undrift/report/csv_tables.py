@@ -42,7 +42,7 @@ def csv_table(run: Run, rows: Sequence[SummaryRow]) -> str:
 
 
 def seeds_csv(run: Run, rows: Sequence[SummaryRow]) -> str:
-    """One line per algorithm and seed: the values behind the means, and the failure if any."""
+    """One line per algorithm and seed: the values behind the means, and why it ended early."""
     heads = ["run", "algorithm", "label", "seed", "rounds", "final", "tail", "peak", "difference"]
     lines = []
     for row in rows:
@@ -54,8 +54,9 @@ def seeds_csv(run: Run, rows: Sequence[SummaryRow]) -> str:
             hit = first_hit(curve, run.target)
             costs = [None if hit is None else curve[x][hit] for x in ("round", "bytes", "flops")]
             failure = row.arm.failures.get(seed)
-            lines.append([*line, row.gaps.get(seed), *costs, failure.reason if failure else None])
-    return _csv([*heads, "rounds_to", "bytes_to", "flops_to", "failure"], lines)
+            ends = [failure.reason if failure else None, row.arm.stops.get(seed)]
+            lines.append([*line, row.gaps.get(seed), *costs, *ends])
+    return _csv([*heads, "rounds_to", "bytes_to", "flops_to", "failure", "stopped"], lines)
 
 
 def _csv(heads: list[str], lines: Sequence[Sequence[object]]) -> str:

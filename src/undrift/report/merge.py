@@ -182,6 +182,7 @@ def _joined(one: Arm, other: Arm) -> Arm:
         curves=dict(sorted(curves.items())),
         fork=one.fork and replace(one.fork, spent=_spent(one) | _spent(other)),
         failures=dict(sorted(failures.items())),
+        stops={**one.stops, **other.stops},
     )
 
 

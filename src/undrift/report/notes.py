@@ -55,6 +55,9 @@ def notes(row: SummaryRow) -> str:
         said.append("at the target when first evaluated")
     if row.diverged:
         said.append(f"{row.diverged}/{row.seeds} seeds diverged")
+    if row.stopped:
+        which = f"{len(row.stopped)}/{row.seeds} seeds " if len(row.stopped) < row.seeds else ""
+        said.append(f"{which}stopped after {rounds_said(row.stopped)} of {row.arm.rounds}")
     if row.under_way:
         said.append(f"{row.unfinished}/{row.seeds} seeds unfinished ({_so_far(row)})")
     lost = row.seeds - row.diverged - row.unfinished - (row.final.n if row.final else 0)
@@ -81,12 +84,17 @@ def _worsened(row: SummaryRow) -> bool:
 def _so_far(row: SummaryRow) -> str:
     """Rounds done by the unfinished seeds, and their latest result."""
     first, last = min(row.under_way), max(row.under_way)
-    where = f"round {last}" if first == last else f"rounds {first} to {last}"
-    text = f"{where} of {row.arm.rounds}"
+    text = f"{rounds_said(row.under_way)} of {row.arm.rounds}"
     if row.latest is None:
         return text
     at = "" if first == last == row.latest_round else f" in round {row.latest_round}"
     return f"{text}, {row.score.said(row.score.numbers(row.latest))}{at}"
+
+
+def rounds_said(reached: Sequence[int]) -> str:
+    """The last rounds of several trials."""
+    first, last = min(reached), max(reached)
+    return f"round {last}" if first == last else f"rounds {first} to {last}"
 
 
 def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class Arm:
     run               the name of its run
     problem           the settings in PROBLEM; only arms with the same ones are compared
     seeds             planned seeds; `curves` and `failures` are by seed
+    stops             seed → the rule that stopped it, which is finished then
     rounds            planned rounds
     score             what it is ranked by
     groups            names of the model's parameter groups; none if they were not recorded
@@ -82,6 +83,7 @@ class Arm:
     groups: tuple[str, ...] = ()
     short: str = ""
     fork: Fork | None = None
+    stops: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def federated(self) -> bool:
@@ -89,9 +91,9 @@ class Arm:
         return not self.name.startswith("Centralised(")
 
     def finished(self, seed: int) -> bool:
-        """Whether a seed completed the last round without a failure."""
+        """Whether a seed completed the last round, or was stopped, without a failure."""
         curve = self.curves.get(seed)
-        there = curve is not None and curve.rounds[-1] >= self.rounds
+        there = curve is not None and (seed in self.stops or curve.rounds[-1] >= self.rounds)
         return bool(there) and seed not in self.failures
 
     @cached_property
@@ -193,13 +195,14 @@ class Run:
 
     @property
     def done(self) -> int:
-        """Rounds done, averaged over trials; a trial with a failure counts as done."""
+        """Rounds done, averaged over trials; one that failed or was stopped counts as done."""
         total, done = self.rounds, 0
         pairs = [(arm, seed) for arm in self.arms for seed in arm.seeds]
         for arm, seed in pairs:
             curve = arm.curves.get(seed)
             last = 0 if curve is None else int(curve.rounds[-1])
-            done += total if seed in arm.failures else min(last, total)
+            ended = seed in arm.failures or seed in arm.stops
+            done += total if ended else min(last, total)
         return done // len(pairs)
 
     @property
@@ -223,7 +226,8 @@ class Run:
             for seed in arm.seeds:
                 curve = arm.curves.get(seed)
                 last = start if curve is None else int(curve.rounds[-1])
-                left += 0 if seed in arm.failures else max(arm.rounds - last, 0)
+                ended = seed in arm.failures or seed in arm.stops
+                left += 0 if ended else max(arm.rounds - last, 0)
                 if curve is not None and CLOCK in curve.values:
                     done += last - start
                     seconds += float(np.nan_to_num(curve.values[CLOCK][-1]))
@@ -257,6 +261,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     failures = read_failures(endings)
     ends = {(failure.algorithm, failure.seed): failure.round for failure in failures}
     trials = (metrics or MetricsReader(rows)).read({(n, seed) for n in names for seed in seeds})
+    stops = {key: trial.stopped for key, trial in trials.items() if trial.stopped}
     every = {
         key: TrialRecord(*trial.columns(ends.get(key, math.inf))) for key, trial in trials.items()
     }
@@ -285,6 +290,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
                 score=score,
                 groups=tuple(map(str, groups)) if isinstance(groups, list) else (),
                 fork=fork,
+                stops={s: stops[algorithm, s] for s in seeds if (algorithm, s) in stops},
             )
             for algorithm, label in labels.items()
         ),

@@ -19,7 +19,7 @@ class SummaryRow:
     """One algorithm of the final table. Results are in units of its score, accuracies as shares;
     costs are totals over all clients.
 
-    final       result in the last round, over the seeds that completed it
+    final       result in the last round, over the seeds that completed it or were stopped
     behind      how much better the leader's final result is, seed by seed; None for the leader
     tail        result averaged over the last tenth of the evaluated rounds, over the same seeds
     peak        the best result in any evaluated round, over all seeds
@@ -33,6 +33,7 @@ class SummaryRow:
     early       seeds of a fork that met the target in its first evaluation, or before the fork
     diverged    seeds that ended early with a failure
     under_way   rounds done by each seed that is neither finished nor failed
+    stopped     rounds done by each seed that a stop rule ended
     leads       whether its final result is the best of the federated algorithms that finished all
                 seeds
     baseline    the algorithm to compare with, if there is one for this row
@@ -56,6 +57,7 @@ class SummaryRow:
     under_way: tuple[int, ...]
     since: Mapping[str, Estimate | None] = field(default_factory=dict)
     early: int = 0
+    stopped: tuple[int, ...] = ()
     behind: Estimate | None = None
     leads: bool = False
     baseline: Arm | None = None
@@ -173,6 +175,7 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
             for seed in arm.seeds
             if seed not in arm.failures and not arm.finished(seed)
         ),
+        stopped=tuple(reached[seed] for seed in arm.stops),
     )
 
 

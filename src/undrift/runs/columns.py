@@ -25,6 +25,8 @@ class TrialColumns:
         self._rounds = array("q")
         self._values: dict[str, array[float]] = {}
         self._lists = {name: (array("d"), array("q")) for name in LISTS}  # all values, lengths
+        self.stopped: str | None = None
+        """the rule that stopped the trial at its last row, if any did"""
 
     def add(self, t: int, values: Mapping[str, float], lists: Mapping[str, list[float]]) -> None:
         """Append a row; columns that it lacks, or that lacked it so far, have NaN there."""
@@ -117,7 +119,9 @@ class MetricsReader:
     def _add(self, line: bytes) -> None:
         if line.strip():
             row = parse_row(line, self._trials)
-            self._columns[row["algorithm"], row["seed"]].add(row["round"], *measured(row))
+            trial = self._columns[row["algorithm"], row["seed"]]
+            trial.add(row["round"], *measured(row))
+            trial.stopped = str(row["stopped"]) if "stopped" in row else None
         self._lines += line.endswith(b"\n")
         self._offset += len(line)
         self._last = line

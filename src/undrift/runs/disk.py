@@ -111,8 +111,9 @@ def _done(run: Path) -> Iterator[Path]:
         trial = trial_named(run, names.index(name), seed)
         if trial is None:
             continue
-        ended = experiment.get("rounds") in tally.rounds((name, seed))
-        if (name, seed) in failed or (ended and model_file(run, trial).exists()):
+        place = (name, seed)
+        ended = tally.stop(place) or experiment.get("rounds") in tally.rounds(place)
+        if place in failed or (ended and model_file(run, trial).exists()):
             yield trial_folder(run, trial)
 
 

@@ -79,7 +79,7 @@ def plant(
             if path.exists():
                 continue
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
-            short = replace(other, rounds=origin.round, every=origin.round)
+            short = replace(other, rounds=origin.round, every=origin.round, stop=())
             trial = Trial(short, source, seed, task, data, engine)
             state = _nearest(trial_folder(run, trial_name(run, other, source, seed)), origin.round)
             if state is None and other.origin:

@@ -20,7 +20,7 @@ class RunFile(Enum):
     COLUMNS = "metrics.parquet", "the same as columns, written when a session ends"
     CLIENTS = "clients.csv", "results of each client at the end of each trial, if asked for"
     PARTITION = "partition.json", "samples of each class per client, first seed"
-    FAILURES = "failures.json", "trials that ended early, and why"
+    FAILURES = "failures.json", "trials that diverged, and why"
     LOG = "run.log", "what happened when"
     CHECKPOINTS = (
         "checkpoints",

@@ -22,6 +22,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._trials: dict[TrialKey, dict[int, tuple[float, int]]] = {}
+        self._stops: dict[TrialKey, int] = {}
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -32,6 +33,13 @@ class Tally:
         before = next(reversed(trial.values()))[1] if trial else 0
         trial.pop(row["round"], None)  # so that the newest row is last
         trial[row["round"]] = row.get("seconds") or 0.0, zlib.crc32(line, before)
+        self._stops.pop(_place(row), None)
+        if "stopped" in row:
+            self._stops[_place(row)] = row["round"]
+
+    def stop(self, place: TrialKey) -> int | None:
+        """The round of a trial's last row, if a rule stopped the trial there."""
+        return self._stops.get(place)
 
     def rounds(self, place: TrialKey) -> set[int]:
         """The rounds after which a trial was evaluated."""
@@ -100,13 +108,17 @@ class MetricsFile:
 
     def add(self, row: Row) -> Row:
         """Write a row; returns it as written, without NaN and infinities."""
-        row = {key: _plain(value) for key, value in row.items()}
+        row = as_written(row)
         line = json.dumps(row).encode()
         with writing(self.path):
             self._file.write(line + b"\n")
             self._file.flush()
         self.tally.add(row, line)
         return row
+
+    def rows(self, place: TrialKey) -> list[Row]:
+        """The rows of a trial."""
+        return [row for _, row in read_rows(self.path.read_bytes(), {place}) if row is not None]
 
     def sync(self) -> None:
         """Wait until all rows are on disk (fsync)."""
@@ -189,6 +201,11 @@ def _columns(rows: bytes, run: str) -> bytes:
     table = table.select(polars.lit(run).alias("run"), polars.all()).with_columns(empty)
     table.write_parquet(columns := io.BytesIO())
     return columns.getvalue()
+
+
+def as_written(row: Row) -> Row:
+    """A row as it is in the file, with None for NaN and infinities."""
+    return {key: _plain(value) for key, value in row.items()}
 
 
 def _place(row: Row) -> TrialKey:

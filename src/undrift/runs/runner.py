@@ -57,7 +57,7 @@ class Event:
     begin   a trial starts after `round`, 0 if it is new
     round   a round has ended
     row     an evaluation; `row` has its metrics
-    end     a trial has ended; `note` is its failure, if any
+    end     a trial has ended; `note` is its failure, and `stopped` its stop rule, if any
     note    a warning or remark for the user
     """
 
@@ -68,6 +68,7 @@ class Event:
     round: int = 0
     row: Row | None = None
     note: str | None = None
+    stopped: str | None = None
 
 
 @in_one_thread
@@ -114,7 +115,8 @@ def run(
             yield Event("note", note=one)
         for trial in trials:
             if trial not in left:
-                yield trial.event("done", experiment.rounds)
+                last = files.metrics.tally.stop(trial.place) or experiment.rounds
+                yield trial.event("done", last)
         for seed, same_seed in groupby(left, key=lambda trial: trial.seed):
             task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             for trial in same_seed:
@@ -190,7 +192,8 @@ class TrialRun:
         failure, tally = self.files.failure(self.place), self.files.metrics.tally
         if failure is None and not self.model.exists():
             return False
-        last = failure["round"] if failure else self.files.experiment.rounds
+        end = tally.stop(self.place) or self.files.experiment.rounds
+        last = failure["round"] if failure else end
         there = tally.rounds(self.place)
         if not self._measured(last) or (failure and last not in there):
             if failure or not self._measured(max(there, default=0)):  # else it was extended
@@ -227,10 +230,9 @@ class TrialRun:
                 yield self.event("note", note=note)
             self.files.log(f"{self.name} begins after round {reached}")
             yield self.event("begin", reached)
-            saved, steps = (
-                time.monotonic(),
-                trial.follow(state, self.files.metrics.tally.seconds(self.place)),
-            )
+            metrics, saved = self.files.metrics, time.monotonic()
+            before = metrics.rows(self.place) if self.files.experiment.stop else []
+            steps = trial.follow(state, metrics.tally.seconds(self.place), before)
             while True:
                 with uninterrupted(unmeasured):
                     round, measured = next(steps, (None, None))
@@ -253,7 +255,7 @@ class TrialRun:
         finally:
             state.close()
         self._compact()
-        yield self.event("end", reached, note=trial.failure)
+        yield self.event("end", reached, note=trial.failure, stopped=trial.stopped)
 
     def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
         """An event of this trial."""
@@ -279,7 +281,8 @@ class TrialRun:
             if trial.meter.personal or trial.data.own_tests:
                 write_clients(self.files.folder, self.place, trial.meter.clients.table(state))
             self._deploy(trial, state)
-            self.files.log(f"{self.name} is done")
+            stop = f", stopped after round {state.t}: {trial.stopped}" if trial.stopped else ""
+            self.files.log(f"{self.name} is done{stop}")
         for old in checkpoint_files(self.folder)[1:]:
             with writing(old):
                 old.unlink()

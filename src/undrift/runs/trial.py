@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from undrift.federation.aggregate import first_bad
 from undrift.federation.rounds import Round, State, rounds, start
 from undrift.measure.cost import RoundCost
 from undrift.measure.metrics import Meter
+from undrift.measure.stopping import first_to_stop
+from undrift.runs.entries import Row
+from undrift.runs.rows import as_written
 from undrift.training.task import Task
 
 
@@ -24,6 +27,7 @@ class Trial:
     """One algorithm of an experiment on one seed; with the fastest engine if none is given.
 
     A trial that diverges ends early, with a `failure`; its last row is that of the same round.
+    One that a stop rule ends is finished early: the rule is `stopped`, and in its last row, too.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Trial:
             experiment.personal_work,
         )
         self.failure: str | None = None
+        self.stopped: str | None = None
 
     def start(self, folder: Path | None = None) -> State:
         """The state before round 1; checkpoints need a `folder` for the client records."""
@@ -59,14 +64,19 @@ class Trial:
 
     @in_one_thread
     def follow(
-        self, state: State, seconds: float = 0.0
-    ) -> Generator[tuple[Round, dict[str, Any] | None], None, None]:
+        self, state: State, seconds: float = 0.0, before: Sequence[Row] = ()
+    ) -> Generator[tuple[Round, Row | None], None, None]:
         """Run from a state to the end, yielding each round with its row of metrics, if one is due.
 
         seconds  training time before that state
+        before   rows before that state, which stop rules judge
         """
         if state.notes:
             self.meter.resume(state, seconds)
+        rows = list(before)
+        self.stopped = rows[-1].get("stopped") if rows else None
+        if self.stopped:
+            return
         experiment = self.experiment
         for round in rounds(
             self.algorithm,
@@ -84,11 +94,21 @@ class Trial:
             self.failure = _failure(round)
             if experiment.evaluates(round.t) or self.failure:
                 here = {"algorithm": repr(self.algorithm), "seed": self.seed}
-                yield round, here | self.meter.row(round)
+                row = here | self.meter.row(round)
+                yield round, row | self._judged(rows, row)
             else:
                 yield round, None
-            if self.failure:
+            if self.failure or self.stopped:
                 return
+
+    def _judged(self, rows: list[Row], row: Row) -> Row:
+        """What stop rules add to a row after others."""
+        if self.failure or not self.experiment.stop:
+            return {}
+        rows.append(as_written(row))  # as a resumed trial reads it
+        rule = first_to_stop(self.experiment.stop, rows)
+        self.stopped = repr(rule) if rule else None
+        return {"stopped": self.stopped} if rule else {}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Run from round 1 to the end, yielding metrics at each evaluation.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from undrift.report.notes import BEST, footnote, seed_note
+from undrift.report.notes import BEST, footnote, rounds_said, seed_note
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
@@ -83,7 +83,7 @@ def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
         return f"No algorithm{whose} finished on every seed."
     score, name = leader.score, escape(leader.arm.label)
     text = f"<b>{name}</b> ends {_place(rows, score)} {score.said(score.numbers(leader.final))}"
-    text += f" after round {leader.arm.rounds}"
+    text += f" after {rounds_said([int(c.rounds[-1]) for c in leader.arm.curves.values()])}"
     behind = [row for row in rows if row.behind and row.complete and row.arm.federated]
     if behind:
         second = min(behind, key=lambda row: row.behind.mean if row.behind else 0.0)
@@ -157,12 +157,19 @@ def _heading(text: str) -> str:
 
 
 def _failures(run: Run) -> str:
-    items = [
+    failed = [
         f"<li>{escape(arm.label)}, seed {v.seed}, ended in round {v.round}: {escape(v.reason)}</li>"
         for arm in run.arms
         for v in arm.failures.values()
     ]
-    return '<ul class="warn">' + "".join(items) + "</ul>" if items else ""
+    stopped = [
+        f"<li>{escape(arm.label)}, seed {seed}, stopped after round {arm.curves[seed].rounds[-1]}: "
+        f"{escape(rule)}</li>"
+        for arm in run.arms
+        for seed, rule in arm.stops.items()
+    ]
+    lists = ('<ul class="warn">', failed), ('<ul class="note">', stopped)
+    return "".join(f"{start}{''.join(items)}</ul>" for start, items in lists if items)
 
 
 def _command(run: Run) -> str:
