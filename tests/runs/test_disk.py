@@ -148,7 +148,7 @@ def test_what_is_no_run_or_is_in_use_is_not_removed(
     (tmp_path / "link").symlink_to(done)
     for path, says in (
         (tmp_path / "other", "is not a run directory"),
-        (tmp_path / "nothing", "is not a run directory"),
+        (tmp_path / "nothing", "there is no folder"),
         (half, "has thesis.tex in it, which is no file of a run"),
         (tmp_path / "link", f"is a link to {done}"),
     ):
