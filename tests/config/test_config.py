@@ -151,7 +151,7 @@ def test_configs_are_frozen() -> None:
         ("FedProx(1, 2, 3)", ["FedProx", "positional"]),
         ("Adam()", ["'Adam()'", "not an algorithm", "ServerOpt"]),
         ("plateau", ["not an algorithm"]),
-        ("0.1", ["'0.1'", "plain value"]),
+        ("0.1", ["'0.1'", "of the type float"]),
         ("", ["not a valid algorithm"]),
         ("AdaBest(", ["not a valid algorithm", "Name(parameter=value)"]),
         ("fedavg;fedavg", ["not a valid algorithm"]),

@@ -39,6 +39,9 @@ class Around(Part):
 class Pairs(Uniform):
     pass
 
+def plain():
+    return 3
+
 number = 3
 """
 
@@ -65,6 +68,9 @@ def wrong(shape):
 def focal(outputs, targets, gamma=2.0):
     losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
     return ((1 - torch.exp(-losses)) ** gamma * losses).mean()
+
+def logistic(outputs, targets):
+    return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.float())
 
 class Focal:
     def __init__(self, gamma=2.0):
@@ -162,7 +168,8 @@ def test_quoted_texts_are_no_code(folder: Path) -> None:
         ("./none.py:Half", r"^\./none\.py is not there; paths begin in the current folder"),
         ("none.such:Half", r"^no module is called 'none.such'"),
         ("./mine.py:Pairs", "is not an algorithm"),
-        ("./mine.py", "write it like"),
+        ("./mine.py", r"^\./mine\.py is a file; write \./mine\.py:NAME"),
+        ("./mine.py:plain", r"'./mine.py:plain' is of the type int, no algorithm"),
         ("./broken.py:Half", r"^\./broken\.py, line 2: "),
         ("./fails.py:Half", r"^\./fails\.py, line 3: ZeroDivisionError: division by zero$"),
     ],
@@ -218,6 +225,15 @@ def test_a_loss_is_a_function_or_a_class(loss: str) -> None:
     assert torch.equal(task.loss(outputs, targets), wanted)
 
 
+def test_a_single_logit_is_a_class() -> None:
+    made = experiment(model="torch.nn:Linear(5, 1)", loss="./nets.py:logistic")
+    task, data = made.check()
+    x = torch.zeros(6)
+    x[0] = 1.0  # the class is whether the first input is positive
+    assert task.evaluate(x, task.buffers0, *data.test[:2])[1] == 1.0
+    assert task.hits(-x, task.buffers0, *data.test[:2])[0].sum() == 0
+
+
 def test_a_loss_of_values_does_not_broadcast() -> None:
     made = experiment(data="./mydata.py:values", loss="torch.nn.functional:mse_loss")
     task, _ = made.check()
@@ -243,6 +259,10 @@ def test_losses_by_name() -> None:
         ({"model": "./nets.py:Net(depth=2)"}, "no parameter is called 'depth'"),
         ({"model": "./nets.py:Net(width='x')"}, r"nets\.py:Net\(width='x'\).*TypeError"),
         ({"sampler": "./mine.py:Half"}, "must be a Sampler"),
+        ({"model": "linear", "loss": "mse"}, "targets are classes; use 'cross_entropy'"),
+        ({"data": "./mydata.py:values", "loss": "cross_entropy"}, "are numbers; use 'mse'"),
+        ({"model": torch.nn.Linear(5, 2)}, "give the class Linear itself"),
+        ({"model": "./nets.py:net(hidden=4)"}, r"whose inputs have the shape \(5,\): mat1"),
         ({"data": "./nets.py:wrong(shape=1)"}, "returned int"),
     ],
 )

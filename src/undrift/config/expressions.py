@@ -32,6 +32,8 @@ def parse(
     elsewhere  parameter -> hint, for parameters that users expect here but that are set elsewhere
     adapt      makes a user's own class or function what is called here
     """
+    if text.strip().endswith(".py"):
+        raise UndriftError(f"{text.strip()} is a file; write {text.strip()}:NAME for what is in it")
     folded = {_fold(name): make for name, make in names.items()}
 
     def build(node: ast.expr) -> Any:
@@ -132,7 +134,7 @@ def parse(
             f"{shortened(text)} is not a valid {kind}; write it like Name(parameter=value)"
         ) from None
     if not isinstance(built, Config):
-        raise UndriftError(f"{shortened(text)} is a plain value, not a {kind}")
+        raise UndriftError(f"{shortened(text)} is of the type {type(built).__name__}, no {kind}")
     return built  # type: ignore[return-value]
 
 

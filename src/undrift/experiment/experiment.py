@@ -24,7 +24,7 @@ from undrift.later import np, torch
 from undrift.measure.stopping import StopRule, Target, stop_rules
 from undrift.models import Model
 from undrift.rng import stream, torch_stream
-from undrift.training.losses import PREDICTS, OwnLoss, suitable_loss
+from undrift.training.losses import PREDICTS, OwnLoss, refuse_unfit, suitable_loss
 from undrift.training.work import Local
 
 if TYPE_CHECKING:
@@ -193,6 +193,8 @@ class Experiment(Config):
             raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
         usual = suitable_loss(data.targets)
         chosen = usual if self.loss is None else self.loss
+        if isinstance(chosen, str):
+            refuse_unfit(chosen, data.targets)
         loss = chosen if isinstance(chosen, str) else chosen.function()
         return Task(model, loss, predicts=PREDICTS.get(usual)), data
 
@@ -222,7 +224,11 @@ class Experiment(Config):
             with Keyed(torch.Generator()):
                 task.gradient(task.x0, task.unpack(task.buffers0), *data.batch(rows))
         except Exception as error:  # whatever a model may raise
-            raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {error}") from None
+            inputs = tuple(data.example.shape[1:])
+            raise UndriftError(
+                f"{self.model!r} cannot train on {self.data!r}, whose inputs have the shape "
+                f"{inputs}: {error}"
+            ) from None
         return task, data
 
     def advice(self, data: FederatedData) -> Iterator[str]:

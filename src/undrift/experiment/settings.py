@@ -78,6 +78,9 @@ def named(name: str, value: Any) -> Any:
         if isinstance(value, str):
             return TEXTS[name](value)
         if callable(value) and name in OWN:
+            if not hasattr(value, "__qualname__"):
+                kind = type(value).__name__
+                raise UndriftError(f"{name}: give the class {kind} itself, or a function")
             return OWN[name](value)()
         if name == "local" and isinstance(value, dict):
             _known("setting of local", value, [field.name for field in fields(Local)])

@@ -74,7 +74,9 @@ def _candidates(place: str, paths: Mapping[str, str], named: Sequence[Path]) -> 
 
 def _ran_before(checksum: str) -> bool:
     mark = _mark(checksum)
-    if not mark.exists():
+    try:
+        mark.stat()
+    except OSError:  # it is not there, or the folder is another user's
         return False
     refuse_strangers(mark.parent, "the list of code that you ran is not read")
     return True

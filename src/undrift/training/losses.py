@@ -57,6 +57,14 @@ PREDICTS: dict[str, Predicts] = {"cross_entropy": "classes", "next_token": "toke
 """what the outputs of a loss stand for; those of others are values"""
 
 
+def refuse_unfit(loss: str, targets: Tensor) -> None:
+    """Raise if a loss by name cannot be that of these targets."""
+    numbers = targets.is_floating_point()
+    if numbers == (loss in PREDICTS):
+        found, such = ("numbers", "mse") if numbers else ("classes", "cross_entropy")
+        raise UndriftError(f"loss={loss!r}: the targets are {found}; use {such!r} or your own loss")
+
+
 def suitable_loss(targets: Tensor) -> str:
     """The name of the loss for float targets, rows of tokens, or one class per sample."""
     if targets.is_floating_point():

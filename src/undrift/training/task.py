@@ -209,7 +209,7 @@ class Task:
                 loss += float(self.loss(outputs, wanted)) * answers
                 total += answers
             if self.predicts:
-                right += int((outputs.argmax(1) == wanted).sum())
+                right += int((_chosen(outputs) == wanted).sum())
         return loss, right, total
 
     @torch.no_grad()
@@ -223,7 +223,7 @@ class Task:
     ) -> Tensor:
         """Correct and all predictions per sample, shape (2, samples), for classes and tokens."""
         parts = [
-            torch.stack([outputs.argmax(1) == wanted, wanted != PADDING]).view(2, len(wanted), -1)
+            torch.stack([_chosen(outputs) == wanted, wanted != PADDING]).view(2, len(wanted), -1)
             for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform)
         ]
         return torch.cat(parts, 1).sum(2)
@@ -254,6 +254,13 @@ class Task:
     def answers(self, targets: Tensor) -> int:
         """The number of terms in the mean loss: samples, or tokens that are not PADDING."""
         return int((targets != PADDING).sum()) if self.predicts else len(targets)
+
+
+def _chosen(outputs: Tensor) -> Tensor:
+    """The class or token with the largest score; for a single score, a logit, whether it is > 0."""
+    if outputs.numel() == len(outputs):
+        return (outputs.reshape(-1) > 0).long()
+    return outputs.argmax(1)
 
 
 def _buffers(model: nn.Module) -> dict[str, Tensor]:
