@@ -207,7 +207,7 @@ def test_csv_tables(tmp_path, name):
         ),
         ("a,b\n", {"target": "b"}, "the table has no rows"),
         ("b\n1\n", {"target": "b"}, "no column is left for features"),
-        ("", {"target": "b"}, "no column is called 'b'"),
+        ("", {"target": "b"}, "it is empty"),
         (
             "a,b\n" + "nan,1\n" * 3,
             {"target": "b"},

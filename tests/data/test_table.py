@@ -222,3 +222,15 @@ def test_notebooks_show_a_source(tmp_path: Path) -> None:
     page = Table(str(write(tmp_path / "a<b.csv", patients())), "cost").load(0)._repr_html_()
     assert '<td style="text-align:left">48</td>' in page
     assert "a&lt;b.csv: 7 columns" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "it is empty"), ("a;b\n1;2\n", "separated by ';'; use commas"), ("a\tb\n", "use commas")],
+)
+def test_files_without_columns_are_told(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(content, encoding="utf-8")
+    for target in ("b", None):
+        with pytest.raises(UndriftError, match=message):
+            dataset(str(path), target).load(0)

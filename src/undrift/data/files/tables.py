@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -47,9 +48,10 @@ def read_table(
     """Read these columns of a table; `features` are by default all the others."""
     if _is_parquet(path):
         return _parquet(path, target, client, features)
+    header = column_names(path)
     rows = csv.reader(lines(path, "utf-8-sig"))
     with reading(path, "CSV"):
-        header = next(rows, [])
+        next(rows)
         places = {n: header.index(n) for n in _chosen(path, header, target, client, features)}
         blocks: dict[str, list[np.ndarray]] = {name: [] for name in places}
         labels: list[str] = []
@@ -77,7 +79,12 @@ def column_names(path: Path) -> list[str]:
     """The names of a table's columns."""
     if not _is_parquet(path):
         with reading(path, "CSV"):
-            return next(csv.reader(lines(path, "utf-8-sig")), [])
+            header = next(csv.reader(lines(path, "utf-8-sig")), [])
+        if not header:
+            raise UndriftError(f"{path}: it is empty; expected a line with the names of columns")
+        if len(header) == 1 and (found := re.search("[;\t|]", header[0])):
+            raise UndriftError(f"{path}: columns are separated by {found[0]!r}; use commas")
+        return header
     package = _parquet_reader(path)
     with reading(path, "Parquet"):
         if package.__name__ == "polars":
