@@ -92,7 +92,8 @@ def test_the_reference_has_every_public_name() -> None:
 def test_every_algorithm_and_part_has_a_formula() -> None:
     text = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
     missing = [name for name in algorithms.__all__ if f"\n## {name}\n" not in text]
-    assert missing + [name for name in parts.__all__ if name not in text] == []
+    missing += [name for name in parts.__all__ if name not in text]
+    assert missing == [], f"docs/reference/formulas.md has no section '## NAME' for {missing}"
 
 
 def test_the_install_page_names_every_extra_and_this_version() -> None:

@@ -72,3 +72,4 @@ def test_an_algorithm_is_short_and_knows_only_the_contract(path: Path) -> None:
 
 def test_the_public_names_exist() -> None:
     assert all(hasattr(undrift, name) for name in undrift.__all__)
+    assert {*undrift.algorithms.__all__, *undrift.parts.__all__} <= set(undrift.__all__)

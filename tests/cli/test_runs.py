@@ -323,8 +323,11 @@ def test_every_reference_can_be_cited_and_agrees() -> None:
         for work in re.split(r"; (?=[A-Z])", reference):
             first = re.match(r"\w+", work)
             assert first
+            lacking = [key for key in WORKS[name] if key not in ENTRIES]
+            assert lacking == [], f"report/references.bib has no entry {lacking}, of {name}"
             entries = [ENTRIES[key] for key in WORKS[name]]
-            assert any(re.search(rf"author += \{{{first[0]},", entry) for entry in entries), work
+            found = any(re.search(rf"author += \{{{first[0]},", entry) for entry in entries)
+            assert found, f"{name}: no entry of {WORKS[name]} has the first author {first[0]}"
 
 
 def test_entries_are_bibtex() -> None:
@@ -334,7 +337,7 @@ def test_entries_are_bibtex() -> None:
         assert entry.count("{") == entry.count("}")
         fields = re.findall(r"^  (\w+) += \{", entry, flags=re.MULTILINE)
         assert {"title", "author", "year"} <= set(fields)
-        assert fields[-1] == "year"
+        assert fields[-1] == "year", f"references.bib, {key}: year must be the last field"
         assert key.endswith(re.search(r"year +=.*(\d{4})", entry)[1])  # type: ignore[index]
     assert cite([], "} @evil{1").count("@") == 1
 
