@@ -15,7 +15,7 @@ from undrift.config.own import code
 from undrift.core import Algorithm, Part
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
-from undrift.data.partition.split import with_fewer_tests, with_own_tests
+from undrift.data.partition.split import with_fewer_tests, with_own_tests, without_tests
 from undrift.data.source import DataSet, Source
 from undrift.experiment.origin import Origin
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 REPORT_ONLY = ("target",)
 """Settings that change only the report, and so are not part of an experiment's identity."""
 
-LATER = ("loss", "client_test", "personal_steps", "test_subset")
+LATER = ("loss", "client_test", "personal_steps", "test_subset", "test")
 """settings that earlier versions did not have: with their default, they are no part of the identity
 """
 
@@ -54,6 +54,7 @@ class Experiment(Config):
     personal_steps  also measure clients after so many local steps of SGD from the deployed model,
                     at most 100 clients, drawn once
     test_subset     evaluate on so many of the test samples, always the same; 0: on all
+    test            whether to evaluate on the test data at all; not while settings are chosen
     origin          state of another run from which all trials start, set by `undrift fork`
     loss            of a batch, by name or your own; by default the usual one for the targets
 
@@ -80,6 +81,7 @@ class Experiment(Config):
     client_test: float = real(0.0, ge=0, lt=1)
     personal_steps: int = whole(0, ge=0)
     test_subset: int = whole(0, ge=0)
+    test: bool = flag(True)
 
     def __post_init__(self) -> None:
         for name in TEXTS:
@@ -176,6 +178,8 @@ class Experiment(Config):
             data = with_own_tests(data, self.client_test, seed)
         if self.test_subset:
             data = with_fewer_tests(data, self.test_subset)
+        if not self.test:
+            data = without_tests(data)
         shape = tuple(data.example.shape[1:])
         try:
             with torch_stream(seed, "initial model"):
