@@ -126,12 +126,16 @@ class Experiment(Config):
     ) -> Experiment:
         """Read an experiment from a TOML file, whose keys are the fields of this class.
 
+        A table [tune] in it is for `undrift tune`, and of no account here.
+
         changes  settings to replace, such as `{"rounds": 20, "local.lr": 0.05}`; None restores the
                  default
         flag     prefix of a change in error messages, such as "--set "
         """
-        file = SettingsFile(path, {f.name: f.default is MISSING for f in fields(cls)})
+        known = {f.name: f.default is MISSING for f in fields(cls)}
+        file = SettingsFile(path, known | {"tune": False})
         file.change(changes or {}, flag)
+        file.values.pop("tune", None)
         return file.build(cls)
 
     def to_toml(self) -> str:

@@ -21,7 +21,7 @@ from undrift.runs.runner import run
 from undrift.system.lock import Lock
 from undrift.training.task import Task
 from undrift.tune.schedule import best, last_job, next_job
-from undrift.tune.search import draw, size
+from undrift.tune.search import draw, refuse_lacking, size
 from undrift.tune.store import Record, Result, Store
 from undrift.tune.study import Arm, Settings, Study, begin
 
@@ -99,6 +99,7 @@ class Desk:
     """A study that is open: where this process gets work, and hands it in."""
 
     def __init__(self, study: Study, folder: Path) -> None:
+        refuse_lacking(study)
         task, _ = study.experiment.check()
         begin(folder, "tune", study.experiment, study.plain())
         self.study, self.folder = study, folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,17 @@ from undrift.tune.study import Arm, Settings, Study
 POINTS = 5
 """values of a range in a grid"""
 
+NEEDS = {"gp": "scipy", "cmaes": "cmaes"}
+"""packages that a search needs, and that Optuna does not install"""
+
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+
+
+def refuse_lacking(study: Study) -> None:
+    """Raise if a package that the search needs is not installed."""
+    package = NEEDS.get(study.search)
+    if package and find_spec(package) is None:
+        raise lacking(package, "", f"search={study.search!r}")
 
 
 def size(study: Study, arm: Arm) -> float:
@@ -96,10 +107,7 @@ def _asked(study: Study, arm: Arm, earlier: list[Record], store: Store) -> tuple
         warnings.simplefilter("ignore")  # of experimental features
         for record in earlier:
             made.add_trial(_told(record, store))
-        try:
-            trial = made.ask({knob.name: store.distribution(knob.space) for knob in arm.knobs})
-        except ImportError as error:
-            raise lacking(error.name or "a package", "", f"search={study.search!r}") from None
+        trial = made.ask({knob.name: store.distribution(knob.space) for knob in arm.knobs})
     found = {
         knob.name: trial.params[knob.name]
         if knob.space.kind == "values"
@@ -113,17 +121,14 @@ def _sampler(study: Study, number: int, optuna: Any) -> Any:
     seed = seed_of(study.seed, "search", number) % 2**32
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            match study.search:
-                case "random":
-                    return optuna.samplers.RandomSampler(seed=seed)
-                case "tpe":
-                    return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-                case "gp":
-                    return optuna.samplers.GPSampler(seed=seed)
-            return optuna.samplers.CmaEsSampler(seed=seed)
-        except ImportError as error:
-            raise lacking(error.name or "a package", "", f"search={study.search!r}") from None
+        match study.search:
+            case "random":
+                return optuna.samplers.RandomSampler(seed=seed)
+            case "tpe":
+                return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+            case "gp":
+                return optuna.samplers.GPSampler(seed=seed)
+        return optuna.samplers.CmaEsSampler(seed=seed)
 
 
 def _told(record: Record, store: Store) -> Any:

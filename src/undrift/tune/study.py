@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
@@ -13,7 +14,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from undrift._version import __version__
-from undrift.config import Config, UndriftError, choice, flag, member, shortened, text, whole
+from undrift.config import (
+    Config,
+    UndriftError,
+    choice,
+    flag,
+    member,
+    shortened,
+    text,
+    unknown,
+    whole,
+)
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
 from undrift.runs.own_code import remember, vetted
@@ -106,6 +117,26 @@ class Study(Config):
             )
         self.limit  # noqa: B018  # raises if it cannot be read
         self.arms  # noqa: B018
+
+    @classmethod
+    def from_toml(
+        cls, path: str | Path, changes: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Study:
+        """Read a study from the TOML file of an experiment, with a table [tune] for the rest.
+
+        changes   settings of the experiment to replace, as for `Experiment.from_toml`
+        settings  of the study, instead of those in the file
+        """
+        experiment = Experiment.from_toml(path, changes, flag="--set ")
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("tune", {})
+        known = [field.name for field in fields(cls) if field.name != "experiment"]
+        for name in table if isinstance(table, dict) else ["tune"]:
+            if name not in known:
+                raise UndriftError(f"{path}, [tune]: {unknown('setting', name, known)}")
+        try:
+            return cls(experiment=experiment, **table | settings)
+        except UndriftError as error:
+            raise UndriftError(f"{path}: {error}") from None
 
     @cached_property
     def limit(self) -> tuple[str, float]:
