@@ -139,14 +139,19 @@ def the_file(
 
 
 def go_on(folder: Path, code: Sequence[Path], options: Options) -> None:
-    """Resume a study."""
+    """Resume a study or a sweep."""
     from undrift.runs.identity import last_data_dir
     from undrift.tune.study import Study, stored
 
-    _, experiment, settings = stored(folder, code)
+    kind, experiment, settings = stored(folder, code)
     known = [last_data_dir(one) for one in sorted((folder / "trials").glob("*"))[:1]]
     options = replace(options, data_dir=options.data_dir or next(iter(known), None))
-    run_study(Study(experiment=experiment, **settings), folder, options)
+    if kind == "sweep":
+        from undrift.cli.sweep import run_sweep
+
+        run_sweep(experiment, settings["over"], folder, options)
+    else:
+        run_study(Study(experiment=experiment, **settings), folder, options)
 
 
 def run_study(study: Study, folder: Path, options: Options) -> None:
@@ -177,6 +182,7 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
         return
     console = Console()
     console.print(Text((folder / "table.md").read_text(encoding="utf-8")), soft_wrap=True)
+    console.print(Text(f"report: {folder / 'report.html'}"), soft_wrap=True)
     for path in sorted(folder.glob("best-*.toml")):
         console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
 

@@ -6,7 +6,7 @@ optimiser, `local.lr` and `sampler.clients` are the experiment's. Outer names ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -71,20 +71,13 @@ def knobs(experiment: Experiment, over: Mapping[str, Any]) -> tuple[Knob, ...]:
     return tuple(sorted(made, key=lambda knob: knob.place[0] == "algorithm"))
 
 
-def refuse_unknown(experiments: list[Experiment], over: Mapping[str, Any]) -> None:
-    """Raise for a name that no algorithm has, and for an algorithm of which nothing is named."""
-    for name, given in over.items():
-        space(given)
-        if not any(_find(one, list(_fields(one)), name) for one in experiments):
-            known = {_shown(field, all_) for one in experiments for all_ in [list(_fields(one))]
-                     for field in all_}  # fmt: skip
-            raise UndriftError(unknown("setting", name, known))
-    for one in experiments:
-        if not knobs(one, over):
-            raise UndriftError(
-                f"nothing of {one.algorithms[0]!r} is named to be varied; add such as "
-                "--over local.lr=log(0.01,1), or leave the algorithm out"
-            )
+def refuse_unknown(experiments: Sequence[Experiment], over: Mapping[str, Any]) -> None:
+    """Raise for a name that none of the algorithms has."""
+    fields_of = [(one, list(_fields(one))) for one in experiments]
+    for name in over:
+        if not any(_find(one, known, name) for one, known in fields_of):
+            every = {_shown(field, known) for _, known in fields_of for field in known}
+            raise UndriftError(unknown("setting", name, every))
 
 
 def value(experiment: Experiment, knob: Knob) -> Any:
@@ -97,7 +90,7 @@ def value(experiment: Experiment, knob: Knob) -> Any:
 
 
 def turned(
-    experiment: Experiment, settings: Mapping[str, Plain], knobs: Iterator[Knob] | Any
+    experiment: Experiment, settings: Mapping[str, Plain], knobs: Iterable[Knob]
 ) -> Experiment:
     """The experiment with knobs set to other values, those of one object in one step."""
     changes: dict[str, Any] = {}

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undrift.report.estimate import Estimate
-from undrift.report.tables import _escape, _latex
+from undrift.report.tables import escape_latex, escape_markdown
 from undrift.system.files import replace_file
+from undrift.tune.figures import figures
+from undrift.tune.page import PAGE, write_page
 from undrift.tune.schedule import best
 from undrift.tune.store import Record
 from undrift.tune.study import Arm, Settings
@@ -116,8 +118,10 @@ def write_outcome(here: Desk) -> None:
             made = here.study.final(one.arm, one.winner.settings)
             replace_file(best_file(here.folder, one.arm), made.to_toml().encode())
     columns, notes = table(here, found), said(here, found)
-    replace_file(here.folder / TABLE_MD, _markdown(columns, notes).encode())
-    replace_file(here.folder / TABLE_TEX, _tex(columns, notes).encode())
+    title = f"Tuning {', '.join(one.arm.label for one in found)}"
+    write_page(here.folder / PAGE, title, columns, notes, figures(here, found))
+    replace_file(here.folder / TABLE_MD, markdown(columns, notes).encode())
+    replace_file(here.folder / TABLE_TEX, tex(columns, notes).encode())
 
 
 def table(here: Desk, found: list[Outcome]) -> dict[str, list[str]]:
@@ -223,17 +227,19 @@ def _verdict(here: Desk, one: str, other: str, gap: Estimate) -> str:
     return f"{one} is {'better' if better else 'worse'} than {other}: {shown}."
 
 
-def _markdown(columns: dict[str, list[str]], notes: list[str]) -> str:
+def markdown(columns: dict[str, list[str]], notes: list[str]) -> str:
+    """A table with its notes, as Markdown."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "|".join(":--" for _ in columns) + "|"]
     for cells in zip(*columns.values(), strict=True):
-        lines.append("| " + " | ".join(map(_escape, cells)) + " |")
-    return "\n".join([*lines, "", *(_escape(note) + "\n" for note in notes)])
+        lines.append("| " + " | ".join(map(escape_markdown, cells)) + " |")
+    return "\n".join([*lines, "", *(escape_markdown(note) + "\n" for note in notes)])
 
 
-def _tex(columns: dict[str, list[str]], notes: list[str]) -> str:
-    lines = [r"% needs \usepackage{booktabs}", *(f"% {_latex(note)}" for note in notes)]
+def tex(columns: dict[str, list[str]], notes: list[str]) -> str:
+    """A table as LaTeX, with its notes as comments."""
+    lines = [r"% needs \usepackage{booktabs}", *(f"% {escape_latex(note)}" for note in notes)]
     lines += [rf"\begin{{tabular}}{{{'l' * len(columns)}}}", r"\toprule"]
-    lines += [" & ".join(map(_latex, columns)) + r" \\", r"\midrule"]
+    lines += [" & ".join(map(escape_latex, columns)) + r" \\", r"\midrule"]
     for cells in zip(*columns.values(), strict=True):
-        lines.append(" & ".join(map(_latex, cells)) + r" \\")
+        lines.append(" & ".join(map(escape_latex, cells)) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

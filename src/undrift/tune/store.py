@@ -16,7 +16,7 @@ from undrift.system.extras import require
 from undrift.system.files import writing
 from undrift.system.lock import Lock, holder
 from undrift.tune.space import Space
-from undrift.tune.study import Arm, Settings
+from undrift.tune.study import Arm, Settings, lock
 
 JOURNAL = "journal.log"
 
@@ -64,13 +64,11 @@ class Store:
     """
 
     def __init__(self, folder: Path, arms: tuple[Arm, ...], lower: bool) -> None:
-        from filelock import FileLock
-
         self.optuna = require("optuna", "tune", "undrift tune")
         self.optuna.logging.set_verbosity(self.optuna.logging.WARNING)
         journal = require("optuna.storages.journal", "tune", "undrift tune")
         self.folder, self.lower = folder, lower
-        self._lock = FileLock(folder / ".study.lock", thread_local=False)
+        self._lock = lock(folder)
 
         with self.locked():
             backend = journal.JournalFileBackend(str(folder / JOURNAL), Unlocked())

@@ -13,6 +13,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal
 
+from filelock import FileLock
+
 from undrift._version import __version__
 from undrift.config import (
     Config,
@@ -157,13 +159,18 @@ class Study(Config):
     def arms(self) -> tuple[Arm, ...]:
         """The algorithms, each with its knobs."""
         assert self.over is not None
-        found = []
-        for made, name in zip(self.experiment.algorithms, labels(self.experiment.algorithms),
-                              strict=True):  # fmt: skip
-            alone = replace(self.experiment, algorithms=(made,), test=False)
-            found.append((name, alone))
-        refuse_unknown([one for _, one in found], self.over)
-        return tuple(Arm(name, one, knobs(one, self.over)) for name, one in found)
+        algorithms = self.experiment.algorithms
+        alone = [replace(self.experiment, algorithms=(one,), test=False) for one in algorithms]
+        refuse_unknown(alone, self.over)
+        both = zip(labels(algorithms), alone, strict=True)
+        made = tuple(Arm(name, one, knobs(one, self.over)) for name, one in both)
+        for arm in made:
+            if not arm.knobs:
+                raise UndriftError(
+                    f"nothing of {arm.label} is named to be varied; add such as "
+                    "--over local.lr=log(0.01,1), or leave the algorithm out"
+                )
+        return made
 
     @property
     def most(self) -> float:
@@ -209,21 +216,25 @@ def _written(given: Any) -> Any:
 Kind = Literal["tune", "sweep"]
 
 
+def lock(folder: Path) -> FileLock:
+    """The lock under which a study's files are written; waits for it."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".study.lock", thread_local=False)
+
+
 def begin(folder: Path, kind: Kind, experiment: Experiment, settings: dict[str, Any]) -> None:
     """Write study.json, or raise if the folder holds another study."""
     path = folder / FILE
     new: dict[str, Any] = {"format": 1, "kind": kind, "version": __version__}
     new |= {"experiment": experiment.resolved(), "settings": settings}
     remember(new["experiment"].get("code", {}))
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        others = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
-    if not path.exists():
-        if others:
+    with lock(folder), writing(folder):
+        if path.exists():
+            _refuse_another(folder, read(folder), new)
+        elif any(not one.name.startswith(".") for one in folder.iterdir()):
             raise UndriftError(f"{folder} has other files in it; choose another folder with --out")
-    else:
-        _refuse_another(folder, read(folder), new)
-    replace_file(path, (json.dumps(new, indent=1) + "\n").encode())
+        replace_file(path, (json.dumps(new, indent=1) + "\n").encode())
 
 
 def _refuse_another(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
