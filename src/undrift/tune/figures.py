@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from undrift.report.palette import ink
 from undrift.tune.knobs import Knob
-from undrift.tune.page import Figure
+from undrift.tune.page import Figure, log_scale
 from undrift.tune.store import Record
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from undrift.tune.running import Desk
 
 MOST_PAIRS = 6
-FEW = 4
-"""fewest trials with a result from which importances are estimated"""
+FEW = 8
+"""fewest trials with all rounds from which importances are estimated"""
 
 Value = Callable[[Record], float | None]
 
@@ -90,7 +90,8 @@ def figures(here: Desk, found: list[Outcome]) -> list[Figure]:
 def importances(here: Desk, one: Outcome) -> dict[str, float]:
     """Setting → importance; empty if there are too few trials."""
     optuna = here.store.optuna
-    done = [record for record in one.records if record.last and record.last.objective is not None]
+    rounds = here.study.rungs[-1]
+    done = [record for record in one.records if rounds in record.results]
     if len(done) < FEW or len(one.arm.knobs) < 2:
         return {}
     with warnings.catch_warnings():
@@ -160,7 +161,8 @@ class Drawer:
             linewidths=0.4,
             s=26,
         )
-        ax.figure.colorbar(image, ax=ax, fraction=0.05).outline.set_visible(False)
+        bar = ax.figure.colorbar(image, ax=ax, fraction=0.05, format="%.4g")
+        bar.outline.set_visible(False)
         _axis(ax, "x", pair[0])
         _axis(ax, "y", pair[1])
 
@@ -201,4 +203,4 @@ def _axis(ax: Any, which: str, knob: Knob) -> None:
     """Name and scale of an axis with a setting."""
     getattr(ax, f"set_{which}label")(knob.name)
     if knob.space.kind == "log":
-        getattr(ax, f"set_{which}scale")("log")
+        log_scale(ax, which)

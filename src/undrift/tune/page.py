@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from undrift.report import require_extras
 from undrift.report.drawing import Draw, styled
@@ -14,7 +15,7 @@ from undrift.report.page.page import asset
 from undrift.system.files import replace_file
 
 PAGE = "report.html"
-WIDTH, HEIGHT = 2.6, 2.1
+WIDTH, HEIGHT = 3.2, 2.6
 """inches of one panel"""
 
 
@@ -58,6 +59,7 @@ def write_page(
 <title>{escape(title)}</title>
 <style>
 {asset("page.css")}
+th, td {{ text-align: left; white-space: normal; }}
 .study {{ background: #fff; overflow-x: auto; }}
 </style>
 </head>
@@ -70,6 +72,16 @@ def write_page(
 </html>
 """
     replace_file(path, text.encode(errors="replace"))
+
+
+def log_scale(ax: Any, which: str) -> None:
+    """A logarithmic axis with plain numbers: our style does not set formulas."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    getattr(ax, f"set_{which}scale")("log")
+    axis = getattr(ax, f"{which}axis")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _svg(one: Figure) -> str:

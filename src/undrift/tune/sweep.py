@@ -28,7 +28,7 @@ from undrift.system.files import replace_file
 from undrift.system.lock import Lock, holder
 from undrift.tune.knobs import knobs, refuse_unknown
 from undrift.tune.outcome import LEDGER, TABLE_MD, TABLE_TEX, markdown, settings_text, tex
-from undrift.tune.page import PAGE, Figure, write_page
+from undrift.tune.page import PAGE, Figure, log_scale, write_page
 from undrift.tune.running import TRIALS, WAIT, tested, trial_name
 from undrift.tune.search import grid
 from undrift.tune.space import space
@@ -187,6 +187,6 @@ def _draw(ax: Any, name: str, found: list[tuple[Point, Score, dict[str, Any]]],
                     label=label, capsize=2, elinewidth=0.7)  # fmt: skip
     every = [x for line in lines.values() for x, _ in line]
     if numbers and min(every) > 0 and max(every) / min(every) >= 10:
-        ax.set_xscale("log")
+        log_scale(ax, "x")
     ax.set(xlabel=name, ylabel=f"Test {score.heading}")
     ax.legend()
