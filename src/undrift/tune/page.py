@@ -15,6 +15,7 @@ from undrift.report.page.page import asset
 from undrift.system.files import replace_file
 
 PAGE = "report.html"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 WIDTH, HEIGHT = 3.2, 2.6
 """inches of one panel"""
 
@@ -55,7 +56,7 @@ def write_page(
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="undrift">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{escape(title)}</title>
 <style>
 {asset("page.css")}
