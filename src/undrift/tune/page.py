@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from undrift.report import require_extras
 from undrift.report.drawing import Draw, styled
 from undrift.report.page.page import asset
 from undrift.system.files import replace_file
@@ -38,7 +37,6 @@ def write_page(
     figures: Sequence[Figure],
 ) -> None:
     """Write the page. Everything that comes from settings is escaped."""
-    require_extras("a study's page", ("matplotlib",))
     heads = "".join(f"<th>{escape(head)}</th>" for head in columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>\n"

@@ -29,6 +29,7 @@ from undrift.config import (
 )
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
+from undrift.report import require_extras
 from undrift.runs.own_code import remember, vetted
 from undrift.system.files import replace_file, writing
 from undrift.tune.knobs import Knob, knobs, refuse_unknown, turned, value
@@ -224,7 +225,8 @@ def lock(folder: Path) -> FileLock:
 
 
 def begin(folder: Path, kind: Kind, experiment: Experiment, settings: dict[str, Any]) -> None:
-    """Write study.json, or raise if the folder holds another study."""
+    """Write study.json, or raise if the folder holds another study, or its page cannot be drawn."""
+    require_extras("a study's page", ("matplotlib",))
     path = folder / FILE
     new: dict[str, Any] = {"format": 1, "kind": kind, "version": __version__}
     new |= {"experiment": experiment.resolved(), "settings": settings}
