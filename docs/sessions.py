@@ -34,6 +34,8 @@ SESSIONS = {
     "diff": "runs/first runs/second",
     "cite": "runs/second",
     "profile": "examples/demo.toml --rounds 5",
+    "tune": "fedavg --over local.lr=0.03,0.1,0.3 --search grid --rounds 20 --out runs/tuned",
+    "sweep": "fedprox --over FedProx.mu=0.01,0.1,1 --rounds 20 --seeds 1 --out runs/swept",
     "cost": "adabest scaffold --parameters 91226",
     "data list": "",
     "data where": "",

@@ -25,7 +25,7 @@ class Optimiser(Config):
     """Base of all optimisers: no momentum, no scaling, which is SGD."""
 
     _: KW_ONLY
-    lr: float = real(1.0, gt=0)
+    lr: float = real(1.0, gt=0, tune="log(0.1, 3)")
 
     @property
     def b(self) -> float:
@@ -83,7 +83,7 @@ class HeavyBall(Optimiser):
     """m <- beta m + g, d = m: momentum as in Hsu et al. and `torch.optim.SGD`."""
 
     _: KW_ONLY
-    beta: float = real(0.9, ge=0, lt=1)
+    beta: float = real(0.9, ge=0, lt=1, tune="linear(0.3, 0.99)")
 
     @property
     def b(self) -> float:
@@ -102,7 +102,7 @@ class SGDm(Optimiser):
     """m <- beta m + (1 - beta) g, d = m: momentum as an exponential mean, as in FedGBO."""
 
     _: KW_ONLY
-    beta: float = real(0.9, ge=0, lt=1)
+    beta: float = real(0.9, ge=0, lt=1, tune="linear(0.3, 0.99)")
 
     @property
     def b(self) -> float:
@@ -118,6 +118,7 @@ class Adaptive(Optimiser):
     """
 
     _: KW_ONLY
+    lr: float = real(1.0, gt=0, tune="log(0.001, 1)")
     eps: float = real(1e-3, ge=0)
     v0: float | None = real(None, ge=0, optional=True)
 
@@ -161,7 +162,7 @@ class RMSProp(Adaptive):
     """v <- beta v + (1 - beta) g^2, d = g / (sqrt(v) + eps)."""
 
     _: KW_ONLY
-    beta: float = real(0.9, ge=0, lt=1)
+    beta: float = real(0.9, ge=0, lt=1, tune="linear(0.3, 0.99)")
 
     def second(self, v: Vector, q: Vector) -> Vector:
         return self.beta * v + (1 - self.beta) * q
@@ -177,7 +178,7 @@ class Adam(Adaptive):
     """
 
     _: KW_ONLY
-    beta1: float = real(0.9, ge=0, lt=1)
+    beta1: float = real(0.9, ge=0, lt=1, tune="linear(0.3, 0.99)")
     beta2: float = real(0.99, ge=0, lt=1)
     bias_correction: bool = flag(False)
     eps_form: str = choice("torch", "hf")

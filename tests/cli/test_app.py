@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import MISSING, fields
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 
 from tests.report.directory import make_run
 from undrift.cli.app import COMMANDS, application, main
-from undrift.cli.compare import compare as COMPARE
 from undrift.cli.listing import KINDS
+from undrift.cli.settings import Settings
 from undrift.experiment.experiment import Experiment
 from undrift.runs.identity import stored_experiment
 from undrift.runs.runner import run
@@ -49,9 +48,9 @@ def test_compare_writes_a_run_and_a_report(
 
 def test_flags_have_the_defaults_of_the_settings() -> None:
     """All but the seeds: the command line takes a number of them, and repeats more often."""
-    flags = {one.name: one.default for one in signature(COMPARE).parameters.values()}
+    flags = {one.name: one.default for one in fields(Settings)}
     settings = {one.name: one.default for one in (*fields(Experiment), *fields(Local))}
-    del settings["local"], settings["origin"], settings["seeds"]
+    del settings["local"], settings["origin"], settings["seeds"], settings["algorithms"]
     assert settings.keys() <= flags.keys()
     defaults = {name: one for name, one in settings.items() if one is not MISSING}
     assert {name: flags[name] for name in defaults} == defaults

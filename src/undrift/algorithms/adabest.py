@@ -42,8 +42,8 @@ class AdaBest(BiasCorrection):
     AdaBest(mu=0.02, beta=0.96)
     """
 
-    mu: float = real(0.02, ge=0)
-    beta: float | str = real(0.96, ge=0, le=1, word="auto")
+    mu: float = real(0.02, ge=0, tune="log(0.002, 0.2)")
+    beta: float | str = real(0.96, ge=0, le=1, word="auto", tune="linear(0.2, 0.98)")
     _: KW_ONLY
     form: str = choice("text", "box")
     scale: str = choice("progressive", "oracle", "none")

@@ -29,7 +29,7 @@ class FedDyn(BiasCorrection):
     ServerOpt(FedDyn(mu=0.1), SGD(lr=0.5))
     """
 
-    mu: float = real(0.02, ge=0)
+    mu: float = real(0.02, ge=0, tune="log(0.002, 0.2)")
     _: KW_ONLY
     prox: float = real(1.0, ge=0)
     scale: str = choice("oracle", "none")

@@ -22,7 +22,7 @@ class FedProx(Algorithm):
     FedProx(mu=0.1)
     """
 
-    mu: float = real(0.01, ge=0)
+    mu: float = real(0.01, ge=0, tune="log(0.001, 1)")
     _: KW_ONLY
     weights: Weights = choice("samples", "uniform")
 

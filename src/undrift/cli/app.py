@@ -28,6 +28,14 @@ COMMANDS = {
         "compare:compare",
         "Compare algorithms on the same partitions, cohorts and batches.",
     ),
+    "tune": (
+        "tune:tune",
+        "Find good settings for each algorithm, on validation clients and with the same budget.",
+    ),
+    "sweep": (
+        "sweep:sweep",
+        "Run every combination of some settings, to see how much they matter.",
+    ),
     "run": ("compare:run_file", "Run the experiment in a TOML file."),
     "resume": (
         "resume:resume",

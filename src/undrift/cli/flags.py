@@ -11,7 +11,7 @@ from cyclopts import UnknownOptionError
 def told(error: UnknownOptionError, given: Sequence[str]) -> str:
     """The message for an unknown option, where `given` was typed."""
     command = (error.command_chain or ("",))[0]
-    if command not in ("compare", "demo", "run"):
+    if command not in ("compare", "demo", "run", "tune", "sweep"):
         return str(error)
 
     from undrift.experiment.unknown_settings import instead  # not for help and the like

@@ -8,6 +8,8 @@ from pathlib import Path
 from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
 
+STUDY = "study.json"
+
 
 def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -> None:
     """Go on with a run that was interrupted, from its last checkpoint.
@@ -16,16 +18,22 @@ def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -
 
     It ends with the same bits as if it had never stopped. To run the same experiment again with
     `undrift run` or `undrift compare` does the same. The data are looked for where the last session
-    found them.
+    found them. A folder of `undrift tune` or `undrift sweep` goes on, too; several processes may be
+    at one at the same time.
 
     Parameters
     ----------
     run
-        Run directory; `undrift ls` lists them.
+        Run directory, `undrift ls` lists them; or the folder of a study.
     code
         A file of your own that the run uses, such as ./mine.py, if you have not run it here before.
     """
     from undrift.runs.identity import last_data_dir, stored_experiment
 
+    if (run / STUDY).is_file():
+        from undrift.cli.tune import go_on
+
+        go_on(run, code, options)
+        return
     data_dir = options.data_dir or last_data_dir(run)
     go(stored_experiment(run, code), run, replace(options, data_dir=data_dir))

@@ -64,8 +64,12 @@ def real(
     infinite: bool = False,
     optional: bool = False,
     word: str | None = None,
+    tune: str | None = None,
 ) -> Any:
-    """A float field in a range, finite unless `infinite`, or a `word`; ints are converted."""
+    """A float field in a range, finite unless `infinite`, or a `word`; ints are converted.
+
+    tune  the range that `undrift tune` searches by default, such as "log(0.01, 1)"
+    """
     allowed = Range("a number", ge=ge, gt=gt, le=le, lt=lt, word=word, optional=optional)
 
     def check(value: Any) -> Any:
@@ -84,13 +88,17 @@ def real(
             raise ValueError(f"{must}, and finite")
         return number
 
-    return _field(default, check, allowed)
+    return _field(default, check, allowed, tune)
 
 
 def whole(
-    default: Any = dataclasses.MISSING, *, ge: int | None = None, optional: bool = False
+    default: Any = dataclasses.MISSING,
+    *,
+    ge: int | None = None,
+    optional: bool = False,
+    tune: str | None = None,
 ) -> Any:
-    """An int field with a lower bound."""
+    """An int field with a lower bound; `tune` as for `real`, such as "int(8, 64)"."""
     allowed = Range("a whole number", ge=ge, optional=optional)
 
     def check(value: Any) -> Any:
@@ -99,7 +107,7 @@ def whole(
             raise ValueError(f"must be {allowed}")
         return value
 
-    return _field(default, check, allowed)
+    return _field(default, check, allowed, tune)
 
 
 def wholes(default: tuple[int, ...], *, ge: int | None = None) -> Any:
@@ -204,9 +212,10 @@ class Config:
         return f"{reference(type(self)) or type(self).__name__}({', '.join(shown)})"
 
 
-def _field(default: Any, check: Check, allowed: Range) -> Any:
+def _field(default: Any, check: Check, allowed: Range, tune: str | None = None) -> Any:
     check = _or_none(check) if allowed.optional else check
-    return dataclasses.field(default=default, metadata={"check": check, "range": allowed})
+    facts = {"check": check, "range": allowed, "tune": tune}
+    return dataclasses.field(default=default, metadata=facts)
 
 
 def _or_none(check: Check) -> Check:

@@ -15,7 +15,7 @@ from undrift.config.own import code
 from undrift.core import Algorithm, Part
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
-from undrift.data.partition.split import with_fewer_tests, with_own_tests
+from undrift.data.partition.split import with_fewer_tests, with_own_tests, without_tests
 from undrift.data.source import DataSet, Source
 from undrift.experiment.origin import Origin
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REPORT_ONLY = ("target",)
 """Settings that change only the report, and so are not part of an experiment's identity."""
 
-LATER = ("loss", "client_test", "personal_steps", "test_subset", "stop")
+LATER = ("loss", "client_test", "personal_steps", "test_subset", "stop", "test")
 """settings that earlier versions did not have: with their default, they are no part of the identity
 """
 
@@ -55,6 +55,7 @@ class Experiment(Config):
     personal_steps  also measure clients after so many local steps of SGD from the deployed model,
                     at most 100 clients, drawn once
     test_subset     evaluate on so many of the test samples, always the same; 0: on all
+    test            whether to evaluate on the test data at all; not while settings are chosen
     origin          state of another run from which all trials start, set by `undrift fork`
     loss            of a batch, by name or your own; by default the usual one for the targets
     stop            rules that end a trial before its last round, judged at each evaluation
@@ -83,6 +84,7 @@ class Experiment(Config):
     personal_steps: int = whole(0, ge=0)
     test_subset: int = whole(0, ge=0)
     stop: tuple[StopRule, ...] = ()
+    test: bool = flag(True)
 
     def __post_init__(self) -> None:
         for name in TEXTS:
@@ -131,12 +133,16 @@ class Experiment(Config):
     ) -> Experiment:
         """Read an experiment from a TOML file, whose keys are the fields of this class.
 
+        A table [tune] in it is for `undrift tune`, and of no account here.
+
         changes  settings to replace, such as `{"rounds": 20, "local.lr": 0.05}`; None restores the
                  default
         flag     prefix of a change in error messages, such as "--set "
         """
-        file = SettingsFile(path, {f.name: f.default is MISSING for f in fields(cls)})
+        known = {f.name: f.default is MISSING for f in fields(cls)}
+        file = SettingsFile(path, known | {"tune": False})
         file.change(changes or {}, flag)
+        file.values.pop("tune", None)
         return file.build(cls)
 
     def to_toml(self) -> str:
@@ -184,6 +190,8 @@ class Experiment(Config):
             data = with_own_tests(data, self.client_test, seed)
         if self.test_subset:
             data = with_fewer_tests(data, self.test_subset)
+        if not self.test:
+            data = without_tests(data)
         shape = tuple(data.example.shape[1:])
         try:
             with torch_stream(seed, "initial model"):

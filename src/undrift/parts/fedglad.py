@@ -32,7 +32,7 @@ class FedGLAD(Part):
     """
 
     _: KW_ONLY
-    gamma: float = real(0.02, ge=0, infinite=True)
+    gamma: float = real(0.02, ge=0, infinite=True, tune="log(0.005, 0.1)")
     beta: float = real(0.9, ge=0, lt=1)
     groups: str = choice("parameter", "universal")
 

@@ -18,7 +18,7 @@ class Prox(Part):
     Prox(AdaBest(mu=0.02, beta=0.96), mu=0.1)
     """
 
-    mu: float = real(0.01, ge=0)
+    mu: float = real(0.01, ge=0, tune="log(0.001, 1)")
 
     def direction(
         self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
@@ -38,7 +38,7 @@ class Clip(Part):
     Clip(FedDyn(mu=0.02), norm=10.0)
     """
 
-    norm: float = real(10.0, gt=0, infinite=True)
+    norm: float = real(10.0, gt=0, infinite=True, tune="log(0.1, 100)")
 
     def direction(
         self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client

@@ -83,7 +83,7 @@ class TrimmedMean(Part):
     TrimmedMean(SCAFFOLD(), fraction=0.2)
     """
 
-    fraction: float = real(0.1, ge=0, lt=0.5)
+    fraction: float = real(0.1, ge=0, lt=0.5, tune="linear(0.05, 0.45)")
 
     rank = 1
     holistic = True

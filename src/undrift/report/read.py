@@ -29,7 +29,7 @@ from undrift.runs.reading import (
 
 PROBLEM = (
     *("data", "partition", "model", "sampler", "rounds", "validation", "dropout"),
-    *("client_test", "test_subset"),
+    *("client_test", "test_subset", "test"),
 )
 """settings that must agree for algorithms to be compared"""
 

@@ -134,11 +134,11 @@ def markdown_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | 
         lines = ["| " + " | ".join(columns) + " |"]
         lines.append("|" + "|".join(":--" if _is_text(head) else "--:" for head in columns) + "|")
         for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
-            escaped = [_escape(cell) for cell in cells]
+            escaped = [escape_markdown(cell) for cell in cells]
             if row.leads:
                 escaped[:2] = [f"**{cell}**" for cell in escaped[:2]]
             lines.append("| " + " | ".join(escaped) + " |")
-        return [*lines, "", _escape(note), ""]
+        return [*lines, "", escape_markdown(note), ""]
 
     return "\n".join(
         line for columns, note in _both(run, rows, names) for line in table(columns, note)
@@ -150,10 +150,10 @@ def latex_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | Non
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
         kinds = "".join("l" if _is_text(head) else "r" for head in columns)
-        lines = [f"% {_latex(note)}", rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
-        lines += [" & ".join(map(_latex, columns)) + r" \\", r"\midrule"]
+        lines = [f"% {escape_latex(note)}", rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
+        lines += [" & ".join(map(escape_latex, columns)) + r" \\", r"\midrule"]
         for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
-            escaped = [_latex(cell) for cell in cells]
+            escaped = [escape_latex(cell) for cell in cells]
             if row.leads:
                 escaped[:2] = [rf"\textbf{{{cell}}}" for cell in escaped[:2]]
             lines.append(" & ".join(escaped) + r" \\")
@@ -225,7 +225,7 @@ def _is_text(head: str) -> bool:
     return head in (ALGORITHM, NOTES)
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """The text escaped for Markdown, on one line."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_|\[\]~])", r"\\\1", re.sub(r"\s+", " ", safe))
@@ -248,7 +248,7 @@ _LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
 }
 
 
-def _latex(text: str) -> str:
+def escape_latex(text: str) -> str:
     """The text escaped for LaTeX, on one line."""
     safe = "".join(_LATEX.get(sign, sign) for sign in re.sub(r"\s+", " ", text))
     return re.sub(r"(?<![\w)])([+-])(?=\d)", r"$\1$", safe)  # a sign, not a hyphen

@@ -33,7 +33,7 @@ class Local(Config):
     """
 
     _: KW_ONLY
-    lr: float = real(0.1, gt=0)
+    lr: float = real(0.1, gt=0, tune="log(0.01, 1)")
     lr_decay: float = real(1.0, gt=0, le=1)
     weight_decay: float = real(0.0, ge=0)
     batch_size: int = whole(32, ge=1)

@@ -56,3 +56,8 @@ def with_fewer_tests(data: FederatedData, count: int) -> FederatedData:
     by_class = np.lexsort(keys)
     rows = np.sort(by_class[np.arange(count) * total // count])
     return replace(data, test_inputs=data.test_inputs[rows], test_targets=data.test_targets[rows])
+
+
+def without_tests(data: FederatedData) -> FederatedData:
+    """The same data without its common test samples; results on them are NaN."""
+    return replace(data, test_inputs=data.test_inputs[:0], test_targets=data.test_targets[:0])
