@@ -251,6 +251,7 @@ class TrialRun:
                 if row:
                     yield self.event("row", reached, row=row)
                 yield self.event("round", reached)
+            self.playing = reached
             self._finish(trial, state)
         except BaseException:
             if state.t == reached and not trial.failure:  # else the state is ahead of its rows
