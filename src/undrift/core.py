@@ -101,42 +101,48 @@ class Struct:
 
 @dataclass(frozen=True)
 class Client:
-    """What a client knows of itself and the round."""
+    """What a client knows of itself and the round.
+
+    t           round, from 1
+    n           its samples, n_i
+    steps       its local steps this round, K_i
+    lr          local step size this round, eta_t
+    lr0         local step size before any decay, eta
+    n_mean      mean samples over all registered clients
+    full_grad   gradient over all its samples, a function of the parameters
+    first_grad  gradient over the first mini-batch of the round, likewise
+    """
 
     t: int
-    """round, from 1"""
     n: int
-    """its samples, n_i"""
     steps: int
-    """its local steps this round, K_i"""
     lr: float
-    """local step size this round, eta_t"""
     lr0: float
-    """local step size before any decay, eta"""
     n_mean: float
-    """mean samples over all registered clients"""
     full_grad: Grad
-    """gradient over all its samples"""
     first_grad: Grad
-    """gradient over the first mini-batch of the round"""
 
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """What the server knows of a round when it updates."""
+    """What the server knows of a round when it updates.
+
+    t           round, from 1
+    lr          local step size this round, eta_t
+    steps       weighted mean of the delivering clients' local steps, K
+    cohort      clients that delivered, p = |P^t|
+    population  clients registered, N = |S^t|
+    n_mean      mean samples over the clients that delivered
+    groups      sizes of the parameter groups, in order
+    """
 
     t: int
     lr: float
     steps: float
-    """weighted mean of the delivering clients' local steps, K"""
     cohort: int
-    """clients that delivered, p = |P^t|"""
     population: int
-    """clients registered, N = |S^t|"""
     n_mean: float
-    """mean samples over the clients that delivered"""
     groups: tuple[int, ...]
-    """sizes of the parameter groups, in order"""
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,7 @@ class Algorithm(Config):
 
     @property
     def deploys(self) -> Literal["cloud", "aggregate"]:
-        """Which model counts as the result: the cloud model x or the aggregate xbar."""
+        """Which model is the result: "cloud" is server.x, "aggregate" server.xbar."""
         return "cloud"
 
     @property

@@ -1,6 +1,7 @@
 """The contract has one list of hooks, and whoever repeats it has it whole."""
 
 import re
+from dataclasses import fields
 from doctest import DocTestParser, DocTestRunner
 from inspect import getdoc, signature
 from pathlib import Path
@@ -81,3 +82,9 @@ def test_the_example_for_contributors_keeps_the_laws_and_its_steps_lead_somewher
     paths = {*re.findall(r"`((?:src|tests)/\S+\.py)`", text)} - {"src/undrift/algorithms/recall.py"}
     assert len(paths) == 7
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("facts", [undrift.Client, undrift.RoundFacts])
+def test_help_describes_every_fact(facts: type) -> None:
+    described = re.findall(r"^(\w+) {2,}\S", getdoc(facts) or "", flags=re.MULTILINE)
+    assert described == [field.name for field in fields(facts)]

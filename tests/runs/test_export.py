@@ -27,7 +27,7 @@ from undrift.runs.runner import run
 
 def experiment(**options: Any) -> Experiment:
     texts: dict[str, Any] = {
-        "algorithms": ["adabest", "fedadam(lr=1e38)"],
+        "algorithms": ["adabest", "fedadam(lr=1e38)", "local-only"],
         "data": "digits",
         "partition": "Dirichlet(clients=20, alpha=0.3)",
         "model": "MLP(hidden=(8,))",
@@ -150,7 +150,12 @@ def test_pixels_are_normalised_as_told() -> None:
     [
         ("model.pth5", {}, r"--out .*model\.pth5: .*did you mean '\.pth'"),
         ("model", {}, "--out .*model: "),
-        ("model.pt", {}, "has several algorithms; say which with --algorithm: AdaBest, FedAdam"),
+        (
+            "model.pt",
+            {},
+            "has several algorithms; say which with --algorithm: AdaBest, FedAdam, LocalOnly",
+        ),
+        ("model.pt", {"algorithm": "LocalOnly"}, r"no common model.* in .*metrics\.jsonl"),
         ("model.pt", {"algorithm": "AdaBst"}, "did you mean 'AdaBest'"),
         ("model.pt", {"algorithm": "AdaBest", "seed": 5}, "--seed 5: .* has the seeds 0"),
         ("model.pt", {"algorithm": "FedAdam"}, "has no model: it ended in round 2: all clients"),
@@ -205,8 +210,19 @@ def test_a_network_that_cannot_be_traced_is_told(ending: str) -> None:
         FORMATS[ending](Moody(), inputs, {})
 
 
-def test_the_command(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["AdaBest", "ADABEST", "adabest(beta=0.96)"])
+def test_the_command(
+    name: str, done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "model.safetensors"
-    main(["export", str(done), "--algorithm", "AdaBest", "--out", str(out)])
+    main(["export", str(done), "--algorithm", name, "--out", str(out)])
     told = "MLP(hidden=(8,)) for inputs of 64, AdaBest(mu=0.02, beta=0.96), seed 0, round 4"
     assert capsys.readouterr().out == f"{out}: {told}\n"
+
+
+def test_names_of_the_command_line_are_known(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", str(done), "--algorithm", "local-only", "--out", str(tmp_path / "m.pt")])
+    assert "LocalOnly() of " in capsys.readouterr().err

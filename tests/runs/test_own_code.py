@@ -110,8 +110,64 @@ def test_an_edited_file_is_refused(home: Path) -> None:
         lambda: stored_experiment(home / "run"),
         lambda: list(go(experiment(), home / "run")),
     ):
-        with pytest.raises(UndriftError, match=r"^\./mine\.py was edited after .*run began"):
+        with pytest.raises(
+            UndriftError, match=r"^\./mine\.py was edited after .*run began"
+        ) as caught:
             attempt()
+        assert "--out: finished trials stay in the old one" in str(caught.value)
+
+
+BOOM = """
+from dataclasses import dataclass
+
+from undrift.core import Algorithm
+
+@dataclass(frozen=True)
+class Boom(Algorithm):
+    def update(self, s, mean, round):
+        if round.t == 2:
+            check(round)
+        return super().update(s, mean, round)
+
+def check(round):
+    raise KeyError("bad")
+
+@dataclass(frozen=True)
+class Early(Algorithm):
+    def begin(self, down, me, client):
+        return 1 / 0
+"""
+
+
+def test_errors_of_own_code_are_a_sentence_and_its_own_lines(home: Path) -> None:
+    (home / "boom.py").write_text(BOOM, encoding="utf-8")
+    for attempt in ("first", "resumed"):
+        with pytest.raises(UndriftError) as caught:
+            list(go(experiment("./boom.py:Boom"), home / "boom"))
+        sentence, *lines = str(caught.value).splitlines()
+        assert sentence == (
+            "./boom.py, line 14, in check: KeyError: 'bad' (round 2 of Boom, seed 0)"
+        ), attempt
+        files = [line for line in lines if line.startswith("  File")]
+        assert [line.split(", ", 1)[1] for line in files] == [
+            "line 10, in update",
+            "line 14, in check",
+        ]
+        assert all(str(home / "boom.py") in line for line in files)
+        assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(UndriftError, match=r"^\./boom\.py, line 19, .*by zero \(Early, seed 0\)\n"):
+        list(go(experiment("./boom.py:Early"), home / "early"))
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, UndriftError])
+def test_other_errors_pass_own_code_as_they_are(home: Path, error: type[BaseException]) -> None:
+    text = BOOM.replace("1 / 0", f"oh()\n\ndef oh():\n    raise {error.__name__}('oh')").replace(
+        "import Algorithm", "import Algorithm, UndriftError"
+    )
+    (home / "boom.py").write_text(text, encoding="utf-8")
+    with pytest.raises(error) as caught:
+        list(go(experiment("./boom.py:Early"), home / "early"))
+    assert str(caught.value) == "oh"
 
 
 def test_a_fork_takes_own_code_along(home: Path) -> None:

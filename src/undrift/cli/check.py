@@ -24,7 +24,8 @@ def check(algorithm: str, *, json_: Annotated[bool, Parameter("--json")] = False
     Example: undrift check "./mine.py:Half(rate=0.3)"
 
     Every law is printed when it was checked. If one is broken, the exit code is 1. The first time,
-    the fast engine is compiled, which takes about a minute; later checks take seconds.
+    the fast engine is compiled, once for each version of torch, which takes about half a minute to
+    a minute; later checks take seconds.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def export(
     out
         File to write.
     algorithm
-        Algorithm whose model it is, if the run has several.
+        Algorithm whose model it is, if the run has several: a name from its table.
     seed
         Seed whose model it is, if the run has several.
     data_dir
@@ -55,10 +55,14 @@ def export(
         A file of your own that the run uses, such as ./mine.py, if you have not run it here before.
     """
     from undrift.data.files.fetch import use_data_dir
+    from undrift.report import read_run
+    from undrift.report.summary import find_arm
     from undrift.runs.export import export as write
     from undrift.runs.identity import last_data_dir
 
     use_data_dir(data_dir or last_data_dir(run))
+    if algorithm is not None:
+        algorithm = find_arm(read_run(run), algorithm, "--algorithm").name
     facts = write(run, out, algorithm=algorithm, seed=seed, code=code)
     shape = " × ".join(map(str, facts["input_shape"]))
     sys.stdout.write(

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path, PurePath
-from traceback import walk_tb
+from traceback import extract_tb, format_list, walk_tb
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -109,6 +109,28 @@ def reference(thing: Any) -> str | None:
     importable = getattr(sys.modules.get(module), name, None) is thing
     lasting = REFERENCE.fullmatch(f"{module}:{name}") and module not in ("__main__", "builtins")
     return f"{module}:{name}" if importable and lasting else None
+
+
+@contextlib.contextmanager
+def blamed(about: Callable[[], str] = str) -> Iterator[None]:
+    """Errors of users' own code, when it is called, as a sentence and the lines of their files.
+
+    about  says what was being done, for the sentence
+    """
+    try:
+        yield
+    except (UndriftError, MemoryError):
+        raise
+    except Exception as error:
+        places = {str(path): place for place, (path, _) in _used.items()}
+        lines = [line for line in extract_tb(error.__traceback__) if line.filename in places]
+        if not lines or type(error).__name__ == "OutOfMemoryError":  # torch's
+            raise
+        last = lines[-1]
+        where = f"{places[last.filename]}, line {last.lineno}, in {last.name}"
+        doing = f" ({told})" if (told := about()) else ""
+        shown = "".join(format_list(lines)).rstrip()
+        raise UndriftError(f"{where}: {type(error).__name__}: {error}{doing}\n{shown}") from error
 
 
 def code(texts: Iterable[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from undrift.config import UndriftError, unknown
+from undrift.experiment.registry import algorithm
 from undrift.later import np
 from undrift.report.estimate import Bounds, Estimate
 from undrift.report.read import Arm, Run, TrialRecord
@@ -216,11 +217,21 @@ def _paired(run: Run, row: SummaryRow, baseline: str) -> SummaryRow:
 
 
 def find_arm(run: Run, name: str, flag: str) -> Arm:
-    """The algorithm of a run with this label or name; case does not matter."""
-    found = [arm for arm in run.arms if _called(arm, name)]
+    """The algorithm of a run with this label or name, or this name on the command line; case does
+    not matter."""
+    full = _full(name)
+    found = [arm for arm in run.arms if _called(arm, name) or arm.name == full]
     if not found:
         raise UndriftError(f"{flag}: " + unknown("algorithm of the run", name, _labels(run)))
     return found[0]
+
+
+def _full(name: str) -> str:
+    """The `repr` of the algorithm that the command line calls by this name, if there is one."""
+    try:
+        return repr(algorithm(name))
+    except UndriftError:
+        return name
 
 
 def _called(arm: Arm, name: str) -> bool:

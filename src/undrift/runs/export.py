@@ -14,6 +14,7 @@ from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from undrift.config import UndriftError, unknown
+from undrift.core import Algorithm
 from undrift.runs.checksums import Checksums
 from undrift.runs.deployed import KEY, about, facts_in, metadata
 from undrift.runs.folder import trial_name
@@ -45,6 +46,7 @@ def export(
         raise UndriftError(f"--out {out}: " + unknown("format", out.suffix or out.name, FORMATS))
     experiment = stored_experiment(run, code)
     made = chosen(run, experiment, algorithm, "--algorithm")
+    _refuse_local(run, made)
     seed = _seed(run, experiment.seeds, seed)
     path = model_file(run, trial_name(run, experiment, made, seed))
     _refuse_none(run, path, repr(made), seed)
@@ -67,6 +69,17 @@ def _seed(run: Path, seeds: Sequence[int], seed: int | None) -> int:
     if seed is not None and seed not in seeds:
         raise UndriftError(f"--seed {seed}: {run} has the seeds {several}")
     return seeds[0] if seed is None else seed
+
+
+def _refuse_local(run: Path, made: Algorithm) -> None:
+    """Raise if an algorithm trains every client alone: the server's model is the initial one."""
+    if made.regime == "local":
+        clients = run / RunFile.CLIENTS
+        results = clients if clients.exists() else run / RunFile.METRICS
+        raise UndriftError(
+            f"{made!r} of {run} has no common model, only one per client; its results are in "
+            f"{results}"
+        )
 
 
 def _refuse_none(run: Path, path: Path, name: str, seed: int) -> None:

@@ -59,7 +59,7 @@ def edited(run: Path, place: str) -> str:
     """The error for code that is no longer what a run began with."""
     return (
         f"{place} was edited after {run} began, whose results depend on it; undo that, or run the "
-        "new code in another folder with --out"
+        "new code in another folder with --out: finished trials stay in the old one"
     )
 
 

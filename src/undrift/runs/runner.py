@@ -14,7 +14,7 @@ from typing import Any, Literal
 from safetensors.torch import save as serialize
 
 from undrift.arithmetic import in_one_thread
-from undrift.config import UndriftError
+from undrift.config import UndriftError, own
 from undrift.config.choices import SAVE_EVERY, EngineName
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
@@ -91,7 +91,8 @@ def run(
     """
     if not save_every >= 0:
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
-    first = experiment.check()
+    with own.blamed():
+        first = experiment.check()
     _refuse_unfit(experiment, Path(folder), *first)
     with RunFolder(Path(folder), experiment, *first, command=session.get("command", "")) as files:
         trials = [
@@ -118,9 +119,11 @@ def run(
                 last = files.metrics.tally.stop(trial.place) or experiment.rounds
                 yield trial.event("done", last)
         for seed, same_seed in groupby(left, key=lambda trial: trial.seed):
-            task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
+            with own.blamed():
+                task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
             for trial in same_seed:
-                yield from trial.go(task, data, chosen)
+                with own.blamed(trial.where):
+                    yield from trial.go(task, data, chosen)
         files.sort()
         files.log("all trials are done")
 
@@ -171,6 +174,7 @@ class TrialRun:
     save_every: float
     name: str = field(init=False)
     folder: Path = field(init=False)
+    playing: int = 0
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -234,6 +238,7 @@ class TrialRun:
             before = metrics.rows(self.place) if self.files.experiment.stop else []
             steps = trial.follow(state, metrics.tally.seconds(self.place), before)
             while True:
+                self.playing = reached + 1
                 with uninterrupted(unmeasured):
                     round, measured = next(steps, (None, None))
                     if round is None:
@@ -246,6 +251,7 @@ class TrialRun:
                 if row:
                     yield self.event("row", reached, row=row)
                 yield self.event("round", reached)
+            self.playing = reached
             self._finish(trial, state)
         except BaseException:
             if state.t == reached and not trial.failure:  # else the state is ahead of its rows
@@ -261,6 +267,11 @@ class TrialRun:
         """An event of this trial."""
         name = repr(self.algorithm)
         return Event(kind, name, self.files.labels[name], self.seed, round, **more)
+
+    def where(self) -> str:
+        """Which trial this is, and in which round, for errors."""
+        round = f"round {self.playing} of " if self.playing else ""
+        return f"{round}{self.files.labels[repr(self.algorithm)]}, seed {self.seed}"
 
     def _first(self, trial: Trial) -> State:
         """The state before the trial's first round, if there is no checkpoint."""
@@ -300,8 +311,8 @@ class TrialRun:
         x = state.server.x if self.algorithm.deploys == "cloud" else state.server.xbar
         tensors = trial.task.parameters(x) | trial.task.unpack(state.buffers)
         facts = about(self.files.experiment, self.algorithm, self.seed, state.t, trial.data)
-        own = {name: t.detach().cpu().clone() for name, t in tensors.items()}
-        content = serialize(own, metadata(facts))
+        copies = {name: t.detach().cpu().clone() for name, t in tensors.items()}
+        content = serialize(copies, metadata(facts))
         with writing(self.model):
             self.model.parent.mkdir(exist_ok=True)
         replace_file(self.model, content)

@@ -92,7 +92,8 @@ def _compile(library: Path) -> None:
     """Compile all sources in parallel, then link them."""
     compiler, root = _compiler(), Path(torch.__file__).parent
     sys.stderr.write(
-        "undrift: compiling the fast engine, once for this version of torch (about half a minute)\n"
+        "undrift: compiling the fast engine, once for this version of torch (about half a minute "
+        "to a minute)\n"
     )
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
