@@ -568,6 +568,28 @@ def test_narrow_terminals_leave_out_columns_and_cut_nothing(tmp_path: Path) -> N
     assert "85.00 ± 7.07" in first
 
 
+def test_own_tests_of_clients_have_a_column(tmp_path: Path) -> None:
+    plain = read_run(make_run(tmp_path / "plain", lists=True))
+    assert not {"Own tests (%)", "Personal (%)"} & set(table_columns(plain, summarise(plain)))
+    folder = make_run(tmp_path / "tested", lists=True, client_test=0.2)
+    path = folder / "metrics.jsonl"
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in found:
+        row["client_accuracy_mean"] = row["accuracy"] / 2
+    path.write_text("".join(json.dumps(row) + "\n" for row in found))
+    run = read_run(folder)
+    rows = summarise(run)
+    assert table_columns(run, rows)["Own tests (%)"] == ["32.50 ± 3.54", "42.50 ± 3.54"]
+    assert "42.50 ± 3.54" in printed(run, None)
+    assert "Own tests: mean over clients" in footnote(run, rows)
+    assert table_columns(run, rows, ["personal"])["Personal (%)"] == ["–", "–"]
+    others = json.loads((folder / "experiment.json").read_text()) | {"client_test": 0, "name": "o"}
+    (folder / "experiment.json").write_text(json.dumps(others))  # on samples of the training set
+    two = merge([run, read_run(folder)])
+    cells = table_columns(two, summarise(two))["Own tests (%)"]
+    assert cells == ["32.50 ± 3.54", "42.50 ± 3.54", "–", "–"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(1234.4, "1,234"), (99.96, "100"), (56.71, "56.7"), (8.9, "8.90")]
 )

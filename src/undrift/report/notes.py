@@ -110,6 +110,10 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
             f" Costs are those of all clients up to the first evaluated round with at least"
             f" {percent(run.target)} %, averaged over the seeds that got there."
         )
+    if any(row.clients for row in rows):
+        text += " Own tests: mean over clients, each on its own test samples."
+    if any(row.personal for row in rows):
+        text += " Personal: mean over clients on their own samples, each after some local steps."
     if any(any(row.since.values()) for row in rows):
         text += " Costs of forks: since the fork, of those since the first round."
     return text

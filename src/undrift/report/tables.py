@@ -14,7 +14,10 @@ from undrift.report.units import brief, common_prefix, percent
 NONE = "–"
 ALGORITHM, NOTES = "Algorithm", "Notes"
 
-COLUMNS = ("final", "behind", "last", "best", "seeds", "rounds", "traffic", "compute", "notes")
+COLUMNS = (
+    *("final", "behind", "last", "best", "clients", "personal"),
+    *("seeds", "rounds", "traffic", "compute", "notes"),
+)
 """columns of the main table that can be chosen; algorithms come first in any case"""
 
 
@@ -37,6 +40,8 @@ def worth_showing(name: str, run: Run, rows: Sequence[SummaryRow]) -> bool:
     match name:
         case "notes":
             return any(notes(row) for row in rows)
+        case "clients" | "personal":
+            return any(getattr(row, name) for row in rows)
         case "seeds":
             return len({row.seeds for row in rows}) > 1
         case "rounds":
@@ -58,6 +63,10 @@ def _column(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[s
             return {head: [_result(row, row.tail) for row in rows]}
         case "best":
             return {f"Best {result}": [_result(row, row.peak) for row in rows]}
+        case "clients" | "personal":
+            head = "Own tests" if name == "clients" else "Personal"
+            kinds = joined(row.score.unit or "loss" for row in rows)
+            return {f"{head} ({kinds})": [_result(row, getattr(row, name)) for row in rows]}
         case "seeds":
             return {"Seeds": [str(row.seeds) for row in rows]}
         case "rounds":
