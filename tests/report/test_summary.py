@@ -32,6 +32,7 @@ from undrift.report import (
 from undrift.report.estimate import Estimate, quantile
 from undrift.report.merge import renamed
 from undrift.report.notes import footnote, notes
+from undrift.report.page.page import render_page
 from undrift.report.page.panels import panel_data
 from undrift.report.score import RMSE
 from undrift.report.tables import COLUMNS, table_columns
@@ -433,6 +434,27 @@ def test_what_may_be_chance_is_called_so(tmp_path: Path) -> None:
     clear = {(name, seed): (0.9 if name == B else 0.5,) * 4 for name, seed in THREE}
     sure = read_run(make_run(tmp_path / "sure", clear))
     assert "told" not in footnote(sure, summarise(sure))
+
+
+def test_few_seeds_are_said_of_the_rows_that_have_them(tmp_path: Path) -> None:
+    three = read_run(make_run(tmp_path / "three", THREE, name="three"))
+    worse = {(A, seed): (0.1,) * 4 for seed in (0, 1)}
+    two = read_run(make_run(tmp_path / "two", worse, name="two", local="Local(lr=0.5)"))
+    both = merge([three, two])
+    text = footnote(both, summarise(both))
+    assert "mean ± sd over 2 to 3 seeds;" in text
+    assert "With so few seeds" not in text
+    label = next(arm.label for arm in both.arms if arm.run == "two")
+    assert (
+        f"Too few seeds in common with the best to tell differences from chance: {label}." in text
+    )
+    assert "<span>2 to 3 seeds</span>" in render_page(both, summarise(both))
+
+
+def test_notes_that_were_asked_for_are_there(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    assert table_columns(run, summarise(run), ["notes"])["Notes"] == ["–", "–"]
+    assert "Notes: none." in printed(run, ["final", "notes"])
 
 
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:

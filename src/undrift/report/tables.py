@@ -75,7 +75,7 @@ def _column(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[s
             cells = [_cost(row, row.rounds_to, lambda mean: f"{mean:.0f}") for row in rows]
             return {f"Rounds to {percent(run.target)} %": cells}
         case "notes":
-            return {NOTES: [notes(row) for row in rows]}
+            return {NOTES: [notes(row) or NONE for row in rows]}
     return _costs(name, run, rows)
 
 

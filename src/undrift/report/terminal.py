@@ -108,6 +108,8 @@ def rich_table(
     """The main table for a terminal, with the notes below it."""
     noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
     said = "".join(f"\n{label}: {note}." for label, note in noted.items())
+    if names and "notes" in names and not noted:
+        said = "\nNotes: none."
     chosen = names or [name for name in COMPACT if worth_showing(name, run, rows)]
     columns = {
         name: list(table_columns(run, rows, [name]).items())[1]

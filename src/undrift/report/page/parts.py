@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from undrift.report.notes import BEST, footnote, rounds_said, seed_note
+from undrift.report.notes import BEST, footnote, rounds_said, seed_note, seeds_said
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
@@ -60,7 +60,7 @@ def _facts(run: Run) -> str:
     said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
-    said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
+    said.append(seeds_said([len(arm.seeds) for arm in run.arms]))
     fork = run.arms[0].fork
     if fork and len(run.members) == 1:
         said.append(fork.said(*(arm.name for arm in run.arms)))
