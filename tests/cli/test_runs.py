@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.directory import ACCURACY, A, B, make_run
+from tests.report.directory import ACCURACY, A, B, make_run, page_of
 from undrift.cli.app import main
 from undrift.cli.listing import KINDS, known
 from undrift.report.cite import ENTRIES, WORKS, cite
@@ -190,6 +190,20 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
     assert f"in {tmp_path}:" in shown
     assert re.search(r"metrics\.jsonl +one row per algorithm", shown)
+
+
+def test_files_are_told_by_their_names(tmp_path: Path, capsys: Shown) -> None:
+    table = "Table(path='far/away/patients.csv', target='readmitted', client='hospital')"
+    code = {"./mine/nets.py": "e56ac3" + "0" * 58, "./b.py": "123456" + "0" * 58}
+    folder = make_run(tmp_path / "a", data=table, code=code)
+    main(["ls", str(tmp_path)])
+    assert "  patients.csv: FedAvg, AdaBest " in capsys.readouterr().out
+    assert "<span>patients.csv</span>" in (page := page_of(folder))
+    assert "<code>./mine/nets.py e56ac3…</code><br><code>./b.py 123456…</code>" in page
+    main(["show", str(folder)])
+    shown = capsys.readouterr().out
+    assert re.search(r"^code +\./mine/nets\.py e56ac3…\s*\n +\./b\.py 123456…", shown, re.M)
+    assert table[:30] in shown
 
 
 def test_show_a_run_that_has_only_begun(tmp_path: Path, capsys: Shown) -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from undrift.config import UndriftError, shortened
 from undrift.measure.quantities import QUANTITIES
 from undrift.report import Run, read_run
-from undrift.report.labels import descriptions
+from undrift.report.labels import code_lines, descriptions
 from undrift.report.score import ACCURACY
 from undrift.report.settings import spelled
 from undrift.report.summary import best_peak, latest
@@ -51,7 +51,8 @@ def show(run: Path) -> None:
     for key, value in {**found.experiment, **origin}.items():
         if value is not None and key != "groups":  # large models have hundreds
             name = Text(printable(key.replace("_", " ")))
-            settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
+            lines = "\n".join(map(printable, _lines(key, value)))
+            settings.add_row(name, Text(lines, overflow="fold"))
     settings.add_row("state", run_state(holder(run), found.finished))
     console.print(settings)
     console.print(_last(found))
@@ -217,6 +218,12 @@ def _last(run: Run) -> Table:
         cells.append("-" if sent is None else f"{brief(sent.mean / unit)} {letter}{traffic.unit}")
         table.add_row(Text(printable(arm.label)), done, *cells)
     return table
+
+
+def _lines(key: str, value: Any) -> list[str]:
+    if key == "code" and isinstance(value, dict):
+        return code_lines(value)
+    return [_plain(key, value)]
 
 
 def _plain(key: str, value: Any) -> str:
