@@ -304,8 +304,20 @@ def test_diff_of_failures_and_algorithms(tmp_path: Path, capsys: Shown) -> None:
     a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", only, [failure])
     fails("diff", str(a), str(b), code=1)
     assert capsys.readouterr().out.splitlines() == [
-        f"algorithms: {[A, B]} | {[A]}",
+        f"algorithms only in the first: {B}",
         "FedAvg, seed 0: no failure | ended in round 25: not finite",
+    ]
+    turned = dict(reversed(ACCURACY.items()))
+    fails("diff", str(a), str(make_run(tmp_path / "c", turned)), code=1)
+    assert capsys.readouterr().out == "algorithms: the same in another order\n"
+
+
+def test_the_target_is_no_difference(tmp_path: Path, capsys: Shown) -> None:
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", target=0.7)
+    main(["diff", str(a), str(b)])
+    assert capsys.readouterr().out.splitlines() == [
+        "the same settings, the same results",
+        "target: 0.6 | 0.7, which concerns reports only",
     ]
 
 
