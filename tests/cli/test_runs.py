@@ -147,6 +147,21 @@ def test_show_tells_where_a_fork_started(tmp_path: Path, capsys: Shown) -> None:
     assert "origin fork of 0123 after round 4, the model alone: FedAvg → AdaBest" in said
 
 
+def test_a_fork_is_called_by_the_folder_beside_it(tmp_path: Path, capsys: Shown) -> None:
+    origin = f"Origin(run='0123', algorithm={B!r}, round=4)"
+    make_run(tmp_path / "first", hash="0123")
+    fork = make_run(tmp_path / "then", {(A, 0): ACCURACY[A, 0]}, origin=origin, hash="4567")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "experiment.json").write_text("{")
+    for command in (["show", str(fork)], ["ls", str(tmp_path)], ["report", str(fork)]):
+        main(command)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "fork of first after round 4: AdaBest → FedAvg" in said
+    assert "fork of first after" in (fork / "report.html").read_text()
+    about = [entry.get("about", "") for entry in Folder(tmp_path).facts()]
+    assert any("fork of first after" in text for text in about)
+
+
 def test_a_folder_that_is_not_there_is_called_so(tmp_path: Path, capsys: Shown) -> None:
     gone = str(tmp_path / "gone")
     for line in (["resume", gone], ["fork", gone, "--at", "1", "--algorithm", "fedavg"]):

@@ -25,6 +25,8 @@ from undrift.report import (
     summarise,
     write_report,
 )
+from undrift.report.forks import beside
+from undrift.report.merge import traced
 from undrift.report.score import ACCURACY
 from undrift.report.text import printable
 
@@ -75,6 +77,8 @@ def report(
     known, errors = _read(runs)
     if not known:
         raise UndriftError("\n".join(errors))
+    if len(known) == 1 and known[0].arms[0].fork:
+        known = [traced(known[0], beside(known[0].folder))]
     together = merge(known)
     if target is not None and not together.recorded(ACCURACY.metric):
         raise UndriftError(

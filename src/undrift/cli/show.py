@@ -19,7 +19,9 @@ from rich.text import Text
 from undrift.config import UndriftError, shortened
 from undrift.measure.quantities import QUANTITIES
 from undrift.report import Run, read_run
+from undrift.report.forks import beside
 from undrift.report.labels import code_lines, descriptions
+from undrift.report.merge import traced
 from undrift.report.score import ACCURACY
 from undrift.report.settings import spelled
 from undrift.report.summary import best_peak, latest
@@ -44,6 +46,8 @@ def show(run: Path) -> None:
         Run directory; `undrift ls` lists them.
     """
     found = read_run(run)
+    if found.arms[0].fork:
+        found = traced(found, beside(run))
     console = Console(highlight=False)
     settings = Table(box=None, show_header=False, pad_edge=False)
     fork = found.arms[0].fork
@@ -98,7 +102,9 @@ def ls(
     found.sort(key=lambda one: one[0]["age_seconds"])
     rows = [row for row, _ in found]
     known = [(row, run) for row, run in found if run is not None]
-    for (row, _), about in zip(known, descriptions([run for _, run in known]), strict=True):
+    called = {row["hash"]: row["name"] for row, _ in known}
+    runs = [traced(run, called) for _, run in known]
+    for (row, _), about in zip(known, descriptions(runs), strict=True):
         row["about"] = about
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
