@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.directory import ACCURACY, A, B, make_run
+from tests.report.directory import ACCURACY, A, B, make_run, page_of
 from undrift.cli.app import main
 from undrift.cli.listing import KINDS, known
 from undrift.report.cite import ENTRIES, WORKS, cite
@@ -147,6 +147,21 @@ def test_show_tells_where_a_fork_started(tmp_path: Path, capsys: Shown) -> None:
     assert "origin fork of 0123 after round 4, the model alone: FedAvg → AdaBest" in said
 
 
+def test_a_fork_is_called_by_the_folder_beside_it(tmp_path: Path, capsys: Shown) -> None:
+    origin = f"Origin(run='0123', algorithm={B!r}, round=4)"
+    make_run(tmp_path / "first", hash="0123")
+    fork = make_run(tmp_path / "then", {(A, 0): ACCURACY[A, 0]}, origin=origin, hash="4567")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "experiment.json").write_text("{")
+    for command in (["show", str(fork)], ["ls", str(tmp_path)], ["report", str(fork)]):
+        main(command)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "fork of first after round 4: AdaBest → FedAvg" in said
+    assert "fork of first after" in (fork / "report.html").read_text()
+    about = [entry.get("about", "") for entry in Folder(tmp_path).facts()]
+    assert any("fork of first after" in text for text in about)
+
+
 def test_a_folder_that_is_not_there_is_called_so(tmp_path: Path, capsys: Shown) -> None:
     gone = str(tmp_path / "gone")
     for line in (["resume", gone], ["fork", gone, "--at", "1", "--algorithm", "fedavg"]):
@@ -190,6 +205,20 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
     assert f"in {tmp_path}:" in shown
     assert re.search(r"metrics\.jsonl +one row per algorithm", shown)
+
+
+def test_files_are_told_by_their_names(tmp_path: Path, capsys: Shown) -> None:
+    table = "Table(path='far/away/patients.csv', target='readmitted', client='hospital')"
+    code = {"./mine/nets.py": "e56ac3" + "0" * 58, "./b.py": "123456" + "0" * 58}
+    folder = make_run(tmp_path / "a", data=table, code=code)
+    main(["ls", str(tmp_path)])
+    assert "  patients.csv: FedAvg, AdaBest " in capsys.readouterr().out
+    assert "<span>patients.csv</span>" in (page := page_of(folder))
+    assert "<code>./mine/nets.py e56ac3…</code><br><code>./b.py 123456…</code>" in page
+    main(["show", str(folder)])
+    shown = capsys.readouterr().out
+    assert re.search(r"^code +\./mine/nets\.py e56ac3…\s*\n +\./b\.py 123456…", shown, re.M)
+    assert table[:30] in shown
 
 
 def test_show_a_run_that_has_only_begun(tmp_path: Path, capsys: Shown) -> None:
@@ -290,8 +319,20 @@ def test_diff_of_failures_and_algorithms(tmp_path: Path, capsys: Shown) -> None:
     a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", only, [failure])
     fails("diff", str(a), str(b), code=1)
     assert capsys.readouterr().out.splitlines() == [
-        f"algorithms: {[A, B]} | {[A]}",
+        f"algorithms only in the first: {B}",
         "FedAvg, seed 0: no failure | ended in round 25: not finite",
+    ]
+    turned = dict(reversed(ACCURACY.items()))
+    fails("diff", str(a), str(make_run(tmp_path / "c", turned)), code=1)
+    assert capsys.readouterr().out == "algorithms: the same in another order\n"
+
+
+def test_the_target_is_no_difference(tmp_path: Path, capsys: Shown) -> None:
+    a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", target=0.7)
+    main(["diff", str(a), str(b)])
+    assert capsys.readouterr().out.splitlines() == [
+        "the same settings, the same results",
+        "target: 0.6 | 0.7, which concerns reports only",
     ]
 
 

@@ -88,7 +88,7 @@ def test_runs_are_labelled_by_what_differs(tmp_path: Path) -> None:
     told = list(csv.DictReader(io.StringIO(csv_table(two, rows))))
     assert [line["label"] for line in told] == names
     assert "FedAvg, lr=0.1 &" in latex_table(two, rows)
-    assert [str(cell) for cell in rich_table(two, rows).columns[0].cells][2] == names[2]
+    assert rich_table(two, rows).labels[2] == names[2]
     assert labels(*(tmp_path / str(k) for k in range(3)))[::2] == [
         "FedAvg, lr=0.03, epochs=1",
         "FedAvg, lr=0.1, epochs=1",

@@ -18,6 +18,7 @@ from tests.report.directory import ACCURACY, A, Accuracies, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.measure.quantities import METRICS
 from undrift.report import (
+    Run,
     csv_table,
     latex_table,
     markdown_table,
@@ -31,6 +32,7 @@ from undrift.report import (
 from undrift.report.estimate import Estimate, quantile
 from undrift.report.merge import renamed
 from undrift.report.notes import footnote, notes
+from undrift.report.page.page import render_page
 from undrift.report.page.panels import panel_data
 from undrift.report.score import RMSE
 from undrift.report.tables import COLUMNS, table_columns
@@ -251,7 +253,7 @@ def test_an_interrupted_run_has_no_final_results(tmp_path: Path) -> None:
         assert note in markdown_table(run, rows)
         assert note in page
         assert note.replace("%", r"\%").replace("±", r"$\pm$") in latex_table(run, rows)
-        assert note in str(rich_table(run, rows).caption)
+        assert note in rich_table(run, rows).note
     for text in (markdown_table(run, rows), latex_table(run, rows)):
         assert "| FedAvg | – |" in text or "FedAvg & -- &" in text
         assert "**" not in text
@@ -434,6 +436,27 @@ def test_what_may_be_chance_is_called_so(tmp_path: Path) -> None:
     assert "told" not in footnote(sure, summarise(sure))
 
 
+def test_few_seeds_are_said_of_the_rows_that_have_them(tmp_path: Path) -> None:
+    three = read_run(make_run(tmp_path / "three", THREE, name="three"))
+    worse = {(A, seed): (0.1,) * 4 for seed in (0, 1)}
+    two = read_run(make_run(tmp_path / "two", worse, name="two", local="Local(lr=0.5)"))
+    both = merge([three, two])
+    text = footnote(both, summarise(both))
+    assert "mean ± sd over 2 to 3 seeds;" in text
+    assert "With so few seeds" not in text
+    label = next(arm.label for arm in both.arms if arm.run == "two")
+    assert (
+        f"Too few seeds in common with the best to tell differences from chance: {label}." in text
+    )
+    assert "<span>2 to 3 seeds</span>" in render_page(both, summarise(both))
+
+
+def test_notes_that_were_asked_for_are_there(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    assert table_columns(run, summarise(run), ["notes"])["Notes"] == ["–", "–"]
+    assert "Notes: none." in printed(run, ["final", "notes"])
+
+
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path))
     rows = summarise(run)
@@ -442,7 +465,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     assert list(table_columns(run, rows, names)) == heads
     assert markdown_table(run, rows, names).startswith(f"| {' | '.join(heads)} |")
     assert " & ".join(heads).replace("%", r"\%") in latex_table(run, rows, names)
-    assert len(rich_table(run, rows, [*names, "notes"]).columns) == 4  # notes are below it
+    assert len(rich_table(run, rows, [*names, "notes"]).columns) == 3  # notes are below it
     assert set(table_columns(run, rows)) < {
         head for name in COLUMNS for head in table_columns(run, rows, [name])
     }
@@ -529,6 +552,64 @@ def test_terminal_table_takes_labels_as_they_are(tmp_path: Path) -> None:
     assert "[red]x[/red]" in text
     assert "65.00 ± 7.07" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def printed(run: Run, names: list[str] | None, width: int = 80) -> str:
+    from rich.console import Console
+
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(rich_table(run, summarise(run), names))
+    return console.export_text()
+
+
+def test_narrow_terminals_leave_out_columns_and_cut_nothing(tmp_path: Path) -> None:
+    labels = {A: "FedAvg, lr=0.0003, weight_decay=0.0001", B: "AdaBest, lr=0.03"}
+    run = read_run(make_run(tmp_path, labels=labels, target=0.7))
+    every = [name for name in COLUMNS if name != "notes"]
+    assert "Not shown" not in printed(run, every, 200)
+    for width in (50, 80):
+        text = printed(run, every, width)
+        lines = [line.strip() for line in text.splitlines()]
+        assert max(map(len, lines)) <= width
+        assert any(line.startswith("weight_decay=0.0001") for line in lines)
+        assert any(line.startswith("AdaBest, lr=0.03 ★") for line in lines)
+        assert "65.00 ± 7.07" in text
+        assert "…" not in text
+        for word in footnote(run, summarise(run)).split():
+            assert word in text.split()
+        flat = " ".join(text.split())
+        left = re.findall(r"Not shown at this width: (.*?)\. The page", flat)[0].split(", ")
+        assert "compute" in left
+        for name in set(every) - set(left):
+            _, cells = rich_table(run, summarise(run), every).columns[name]
+            assert all(cell in text for cell in cells)
+    long = read_run(make_run(tmp_path, labels={A: "x" * 90, B: "y"}))
+    assert printed(long, None).count("x") == 90
+    first = printed(run, None, 50)
+    assert "20 (1/2)" in first  # rounds to the target come before the best accuracy
+    assert "85.00 ± 7.07" in first
+
+
+def test_own_tests_of_clients_have_a_column(tmp_path: Path) -> None:
+    plain = read_run(make_run(tmp_path / "plain", lists=True))
+    assert not {"Own tests (%)", "Personal (%)"} & set(table_columns(plain, summarise(plain)))
+    folder = make_run(tmp_path / "tested", lists=True, client_test=0.2)
+    path = folder / "metrics.jsonl"
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in found:
+        row["client_accuracy_mean"] = row["accuracy"] / 2
+    path.write_text("".join(json.dumps(row) + "\n" for row in found))
+    run = read_run(folder)
+    rows = summarise(run)
+    assert table_columns(run, rows)["Own tests (%)"] == ["32.50 ± 3.54", "42.50 ± 3.54"]
+    assert "42.50 ± 3.54" in printed(run, None)
+    assert "Own tests: mean over clients" in footnote(run, rows)
+    assert table_columns(run, rows, ["personal"])["Personal (%)"] == ["–", "–"]
+    others = json.loads((folder / "experiment.json").read_text()) | {"client_test": 0, "name": "o"}
+    (folder / "experiment.json").write_text(json.dumps(others))  # on samples of the training set
+    two = merge([run, read_run(folder)])
+    cells = table_columns(two, summarise(two))["Own tests (%)"]
+    assert cells == ["32.50 ± 3.54", "42.50 ± 3.54", "–", "–"]
 
 
 @pytest.mark.parametrize(

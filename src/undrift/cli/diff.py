@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ from undrift.report.text import printable
 
 ROUNDING = 1e-4
 """what rounding may amount to where two runs part: a thousand times the last digit of a float32"""
+
+TARGET = "target"
+"""the setting that concerns reports only: results and identity of a run do not depend on it"""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ def diff(a: Path, b: Path) -> None:
     Prints every setting that differs and, for each algorithm and seed that both have, the first
     round and quantity that are not the same to the last bit, and the largest difference. Runs with
     the same settings may still differ by rounding, if another CPU, engine or version of a library
-    computed them: it says whether that is so. Exit code 0: nothing differs but names, versions and
-    times; 1: something does.
+    computed them: it says whether that is so. Exit code 0: nothing differs but names, versions,
+    times and the target of reports; 1: something does.
 
     Parameters
     ----------
@@ -65,6 +68,9 @@ def diff(a: Path, b: Path) -> None:
         size, where = max(parting.largest for parting in partings)
         lines.append(f"largest relative difference: {size:.2g}, {where}")
         lines += [] if told else _cause(a, b, max(parting.size for parting in partings))
+    targets = [run.experiment.get(TARGET) for run in (one, other)]
+    if targets[0] != targets[1]:
+        lines.append(f"{TARGET}: {targets[0]} | {targets[1]}, which concerns reports only")
     versions = [run.experiment.get("version") for run in (one, other)]
     if versions[0] != versions[1]:
         lines.append(f"written by undrift {versions[0]} and {versions[1]}")
@@ -80,9 +86,18 @@ def settings(a: Run, b: Run) -> Iterator[str]:
     for key in dict.fromkeys([*a.experiment, *b.experiment]):
         values = [run.experiment.get(key) for run in (a, b)]
         if key == "algorithms":
-            values = [[arm.name for arm in run.arms] for run in (a, b)]
-        if key not in NOT_SETTINGS and values[0] != values[1]:
+            yield from _algorithms(*([arm.name for arm in run.arms] for run in (a, b)))
+        elif key not in NOT_SETTINGS | {TARGET} and values[0] != values[1]:
             yield from _unlike(key, *values)
+
+
+def _algorithms(a: Sequence[str], b: Sequence[str]) -> Iterator[str]:
+    """The algorithms that only one run has."""
+    for which, those, others in (("first", a, b), ("second", b, a)):
+        if alone := [name for name in those if name not in others]:
+            yield f"algorithms only in the {which}: {', '.join(alone)}"
+    if a != b and set(a) == set(b):
+        yield "algorithms: the same in another order"
 
 
 def _unlike(key: str, a: Any, b: Any) -> Iterator[str]:

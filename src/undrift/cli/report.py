@@ -25,6 +25,8 @@ from undrift.report import (
     summarise,
     write_report,
 )
+from undrift.report.forks import beside
+from undrift.report.merge import traced
 from undrift.report.score import ACCURACY
 from undrift.report.text import printable
 
@@ -58,8 +60,10 @@ def report(
         Folder to write into; that of the run for one run, "report" for several.
     columns
         Columns of the table, with commas between them, of final, behind, last (the last tenth of
-        the rounds), best, seeds, rounds, traffic, compute and notes. Rounds, traffic and compute
-        are those to the target if there is one. table.csv has all numbers in any case.
+        the rounds), best, clients (mean over clients on their own test samples), personal (the same
+        after some local steps), seeds, rounds, traffic, compute and notes. Rounds, traffic and
+        compute are those to the target if there is one. A terminal shows the columns that fit, the
+        first ones first. table.csv has all numbers in any case.
     formats
         Kinds of files for the figures, with commas between them.
     """
@@ -73,6 +77,8 @@ def report(
     known, errors = _read(runs)
     if not known:
         raise UndriftError("\n".join(errors))
+    if len(known) == 1 and known[0].arms[0].fork:
+        known = [traced(known[0], beside(known[0].folder))]
     together = merge(known)
     if target is not None and not together.recorded(ACCURACY.metric):
         raise UndriftError(

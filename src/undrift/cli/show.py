@@ -19,7 +19,9 @@ from rich.text import Text
 from undrift.config import UndriftError, shortened
 from undrift.measure.quantities import QUANTITIES
 from undrift.report import Run, read_run
-from undrift.report.labels import descriptions
+from undrift.report.forks import beside
+from undrift.report.labels import code_lines, descriptions
+from undrift.report.merge import traced
 from undrift.report.score import ACCURACY
 from undrift.report.settings import spelled
 from undrift.report.summary import best_peak, latest
@@ -44,6 +46,8 @@ def show(run: Path) -> None:
         Run directory; `undrift ls` lists them.
     """
     found = read_run(run)
+    if found.arms[0].fork:
+        found = traced(found, beside(run))
     console = Console(highlight=False)
     settings = Table(box=None, show_header=False, pad_edge=False)
     fork = found.arms[0].fork
@@ -51,7 +55,8 @@ def show(run: Path) -> None:
     for key, value in {**found.experiment, **origin}.items():
         if value is not None and key != "groups":  # large models have hundreds
             name = Text(printable(key.replace("_", " ")))
-            settings.add_row(name, Text(printable(_plain(key, value)), overflow="fold"))
+            lines = "\n".join(map(printable, _lines(key, value)))
+            settings.add_row(name, Text(lines, overflow="fold"))
     settings.add_row("state", run_state(holder(run), found.finished))
     console.print(settings)
     console.print(_last(found))
@@ -97,7 +102,9 @@ def ls(
     found.sort(key=lambda one: one[0]["age_seconds"])
     rows = [row for row, _ in found]
     known = [(row, run) for row, run in found if run is not None]
-    for (row, _), about in zip(known, descriptions([run for _, run in known]), strict=True):
+    called = {row["hash"]: row["name"] for row, _ in known}
+    runs = [traced(run, called) for _, run in known]
+    for (row, _), about in zip(known, descriptions(runs), strict=True):
         row["about"] = about
     if json_:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
@@ -217,6 +224,12 @@ def _last(run: Run) -> Table:
         cells.append("-" if sent is None else f"{brief(sent.mean / unit)} {letter}{traffic.unit}")
         table.add_row(Text(printable(arm.label)), done, *cells)
     return table
+
+
+def _lines(key: str, value: Any) -> list[str]:
+    if key == "code" and isinstance(value, dict):
+        return code_lines(value)
+    return [_plain(key, value)]
 
 
 def _plain(key: str, value: Any) -> str:

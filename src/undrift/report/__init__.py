@@ -23,9 +23,8 @@ from undrift.report.tables import (
     COLUMNS,
     latex_table,
     markdown_table,
-    rich_seed_table,
-    rich_table,
 )
+from undrift.report.terminal import rich_seed_table, rich_table
 from undrift.runs.layout import RunFile
 from undrift.system.extras import lacking
 from undrift.system.files import replace_file, writing

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from undrift.config import UndriftError
 from undrift.report.settings import contrast, read_call
-from undrift.runs.layout import origin_file
-from undrift.runs.reading import is_number, is_whole
+from undrift.runs.layout import RunFile, origin_file
+from undrift.runs.reading import is_number, is_whole, read_experiment
 from undrift.runs.tensor_file import read_metadata
 from undrift.system.files import Damaged
 
@@ -49,6 +50,17 @@ def read_fork(folder: Path, experiment: Mapping[str, Any], seeds: Sequence[int])
         return None
     spent = {seed: costs for seed in seeds if (costs := _spent(origin_file(folder, seed)))}
     return Fork(run, algorithm, after, bool(told.get("fresh")), spent)
+
+
+def beside(folder: Path) -> dict[str, str]:
+    """Hash → name of the run directories with the same parent."""
+    called = {}
+    with suppress(OSError):
+        for path in sorted(folder.resolve().parent.iterdir()):
+            with suppress(OSError, UndriftError):
+                experiment = read_experiment(path / RunFile.EXPERIMENT)
+                called[str(experiment.get("hash"))] = path.name
+    return called
 
 
 def _spent(path: Path) -> dict[str, float]:

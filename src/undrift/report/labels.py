@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from undrift.report.settings import compared, contrast, differences, form
+from undrift.report.settings import compared, contrast, differences, form, read_call
 
 if TYPE_CHECKING:
     from undrift.report.read import Run
@@ -59,4 +60,16 @@ def _what(run: Run) -> str:
     fork = run.arms[0].fork
     names = ", ".join(arm.label for arm in run.arms)
     what = fork.said(*(arm.name for arm in run.arms)) if fork else names
-    return f"{str(run.experiment.get('data', '')).removesuffix('()')}: {what}".removeprefix(": ")
+    return f"{data_name(run.experiment.get('data', ''))}: {what}".removeprefix(": ")
+
+
+def data_name(text: object) -> str:
+    """Data in a word: the name of its file or folder if it has one, without the other settings."""
+    call = read_call(text, "")  # as it is written, without defaults
+    path = dict(call.parameters).get("path") if call else None
+    return PurePath(path).name if isinstance(path, str) else str(text).removesuffix("()")
+
+
+def code_lines(code: Mapping[str, object]) -> list[str]:
+    """The files of users' own code, with the beginnings of their checksums."""
+    return [f"{file} {str(checksum)[:6]}…" for file, checksum in code.items()]

@@ -39,7 +39,7 @@ def merge(runs: Sequence[Run], *, strict: bool = True) -> Run:
         raise UndriftError(f"a run is given twice among {', '.join(names)}; give each one once")
     runs = [renamed(run, name) for run, name in zip(runs, names, strict=True)]
     called = {str(run.experiment.get("hash")): run.name for run in runs}
-    runs = [_with_arms(run, [_traced(arm, called) for arm in run.arms]) for run in runs]
+    runs = [traced(run, called) for run in runs]
     flats = compared([run.experiment for run in runs])
     alike: list[list[int]] = []  # places of runs with the same settings
     for place, flat in enumerate(flats):
@@ -89,6 +89,11 @@ def _labelled(runs: Sequence[Run], told: Sequence[Sequence[str]], name: str) -> 
         partitions={listed(names): np.array(json.loads(c)) for c, names in owners.items()},
         merged=tuple(runs),
     )
+
+
+def traced(run: Run, called: Mapping[str, str]) -> Run:
+    """The run, forked from a run of this name instead of this hash: `called` has hash → name."""
+    return _with_arms(run, [_traced(arm, called) for arm in run.arms])
 
 
 def _traced(arm: Arm, called: Mapping[str, str]) -> Arm:

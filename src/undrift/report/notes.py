@@ -110,20 +110,29 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
             f" Costs are those of all clients up to the first evaluated round with at least"
             f" {percent(run.target)} %, averaged over the seeds that got there."
         )
+    if any(row.clients for row in rows):
+        text += " Own tests: mean over clients, each on its own test samples."
+    if any(row.personal for row in rows):
+        text += " Personal: mean over clients on their own samples, each after some local steps."
     if any(any(row.since.values()) for row in rows):
         text += " Costs of forks: since the fork, of those since the first round."
     return text
 
 
 def _spread(rows: Sequence[SummaryRow]) -> str:
-    counts = {row.seeds for row in rows}
-    if len(counts) > 1:
-        return "mean ± sd over seeds"
-    (seeds,) = counts
-    if seeds == 1:
+    counts = [row.seeds for row in rows]
+    if max(counts) == 1:
         return "one seed, so without a spread"
-    few = ", too few for 95 % intervals" if seeds < LEAST_SEEDS else ""
-    return f"mean ± sd over {seeds} seeds{few}"
+    few = ", too few for 95 % intervals" if max(counts) < LEAST_SEEDS else ""
+    return f"mean ± sd over {seeds_said(counts)}{few}"
+
+
+def seeds_said(counts: Sequence[int]) -> str:
+    """How many seeds several algorithms have."""
+    least, most = min(counts), max(counts)
+    if least < most:
+        return f"{least} to {most} seeds"
+    return f"{most} seed{'s' if most > 1 else ''}"
 
 
 def _chance(rows: Sequence[SummaryRow]) -> str:
@@ -131,12 +140,12 @@ def _chance(rows: Sequence[SummaryRow]) -> str:
     behind = [(row, row.behind) for row in rows if row.behind is not None and row.complete]
     if not behind:
         return ""
-    if all(gap.interval is None for _, gap in behind):
+    if all(row.seeds < LEAST_SEEDS for row in rows):
         return " With so few seeds, differences cannot be told from chance."
-    close = [row.arm.label for row, gap in behind if gap.interval is None or gap.interval[0] <= 0]
-    if not close:
-        return ""
-    return (
-        f" Not told from the best by the 95 % interval of the paired differences:"
-        f" {'; '.join(close)}."
-    )
+    few = [row.arm.label for row, gap in behind if gap.interval is None]
+    close = [row.arm.label for row, gap in behind if gap.interval and gap.interval[0] <= 0]
+    told = {
+        "Not told from the best by the 95 % interval of the paired differences": close,
+        "Too few seeds in common with the best to tell differences from chance": few,
+    }
+    return "".join(f" {said}: {'; '.join(names)}." for said, names in told.items() if names)

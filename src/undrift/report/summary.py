@@ -30,6 +30,8 @@ class SummaryRow:
     flops_to    floating-point operations to the target, over the same seeds
     bytes       bytes down and up of the whole run, over the seeds of `final`
     flops       operations of the whole run, over the seeds of `final`
+    clients     final mean over clients of the results on their own test samples, if they have any
+    personal    the same on their own samples after some local steps, if that was measured
     since       of forks, the costs since the fork, by the name of those that count the whole past
     early       seeds of a fork that met the target in its first evaluation, or before the fork
     diverged    seeds that ended early with a failure
@@ -56,6 +58,8 @@ class SummaryRow:
     reached: int
     diverged: int
     under_way: tuple[int, ...]
+    clients: Estimate | None = None
+    personal: Estimate | None = None
     since: Mapping[str, Estimate | None] = field(default_factory=dict)
     early: int = 0
     stopped: tuple[int, ...] = ()
@@ -154,6 +158,9 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
     reached = {seed: int(curve.rounds[-1]) for seed, curve in arm.curves.items()}
     first = {s: i for s, c in arm.curves.items() if (i := first_hit(c, run.target)) is not None}
     hits = [(arm.curves[seed], i) for seed, i in first.items()]
+    kind = "accuracy" if score is ACCURACY else "loss"
+    # Without own test samples, clients that train alone are measured on what they train on.
+    tested = any(one.name == arm.run and one.experiment.get("client_test") for one in run.members)
     return SummaryRow(
         arm=arm,
         seeds=len(arm.seeds),
@@ -167,6 +174,8 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
         flops_to=Estimate.of([curve["flops"][i] for curve, i in hits]),
         bytes=Estimate.of([curve["bytes"][-1] for curve in whole]),
         flops=Estimate.of([curve["flops"][-1] for curve in whole]),
+        clients=Estimate.of([c[f"client_{kind}_mean"][-1] for c in whole if tested], score.bounds),
+        personal=Estimate.of([c[f"personal_{kind}_mean"][-1] for c in whole], score.bounds),
         since=_since(arm, done, first) if arm.fork else {},
         early=sum(i == 0 for i in first.values()) if arm.fork else 0,
         reached=len(hits),

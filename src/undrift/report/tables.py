@@ -1,29 +1,24 @@
-"""Tables of the summary: Markdown, LaTeX and terminal."""
+"""Tables of the summary: their columns, and Markdown and LaTeX."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from undrift.report.estimate import Estimate
 from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
 from undrift.report.summary import SummaryRow
-from undrift.report.text import printable
 from undrift.report.units import brief, common_prefix, percent
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 NONE = "–"
 ALGORITHM, NOTES = "Algorithm", "Notes"
 
-COLUMNS = ("final", "behind", "last", "best", "seeds", "rounds", "traffic", "compute", "notes")
+COLUMNS = (
+    *("final", "behind", "last", "best", "clients", "personal"),
+    *("seeds", "rounds", "traffic", "compute", "notes"),
+)
 """columns of the main table that can be chosen; algorithms come first in any case"""
-
-COMPACT = ("final", "best", "seeds", "rounds", "traffic", "compute")
-"""columns that fit a terminal"""
 
 
 def table_columns(
@@ -35,15 +30,18 @@ def table_columns(
         ALGORITHM: [f"{row.arm.label} {BEST}" if row.leads else row.arm.label for row in rows]
     }
     for name in chosen:
-        if names is not None or _worth_showing(name, run, rows):
+        if names is not None or worth_showing(name, run, rows):
             columns |= _column(name, run, rows)
     return columns
 
 
-def _worth_showing(name: str, run: Run, rows: Sequence[SummaryRow]) -> bool:
+def worth_showing(name: str, run: Run, rows: Sequence[SummaryRow]) -> bool:
+    """Whether a column that was not asked for says anything."""
     match name:
         case "notes":
             return any(notes(row) for row in rows)
+        case "clients" | "personal":
+            return any(getattr(row, name) for row in rows)
         case "seeds":
             return len({row.seeds for row in rows}) > 1
         case "rounds":
@@ -65,6 +63,10 @@ def _column(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[s
             return {head: [_result(row, row.tail) for row in rows]}
         case "best":
             return {f"Best {result}": [_result(row, row.peak) for row in rows]}
+        case "clients" | "personal":
+            head = "Own tests" if name == "clients" else "Personal"
+            kinds = joined(row.score.unit or "loss" for row in rows)
+            return {f"{head} ({kinds})": [_result(row, getattr(row, name)) for row in rows]}
         case "seeds":
             return {"Seeds": [str(row.seeds) for row in rows]}
         case "rounds":
@@ -73,7 +75,7 @@ def _column(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[s
             cells = [_cost(row, row.rounds_to, lambda mean: f"{mean:.0f}") for row in rows]
             return {f"Rounds to {percent(run.target)} %": cells}
         case "notes":
-            return {NOTES: [notes(row) for row in rows]}
+            return {NOTES: [notes(row) or NONE for row in rows]}
     return _costs(name, run, rows)
 
 
@@ -161,39 +163,6 @@ def latex_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | Non
 
     lines = [line for columns, note in _both(run, rows, names) for line in table(columns, note)]
     return "\n".join([r"% needs \usepackage{booktabs}", *lines])
-
-
-def rich_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None) -> Table:
-    """The main table for a terminal, with the notes below it."""
-    noted = {printable(row.arm.label): notes(row) for row in rows if notes(row)}
-    said = "".join(f"\n{label}: {note}." for label, note in noted.items())
-    names = names or [name for name in COMPACT if _worth_showing(name, run, rows)]
-    columns = table_columns(run, rows, [name for name in names if name != "notes"])
-    return _rich(columns, rows, footnote(run, rows) + said)
-
-
-def rich_seed_table(rows: Sequence[SummaryRow]) -> Table:
-    """The table of intervals and paired differences for a terminal."""
-    return _rich(seed_columns(rows), rows, seed_note(rows))
-
-
-def _rich(columns: dict[str, list[str]], rows: Sequence[SummaryRow], note: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, caption=Text(note), caption_justify="left", pad_edge=False)
-    for head in columns:
-        tall = re.sub(r" (?=accuracy|RMSE|loss|to |\(|95)", "\n", head)
-        if _is_text(head):
-            table.add_column(tall, overflow="fold", min_width=len(head))
-        else:
-            table.add_column(tall, justify="right", no_wrap=True)
-    for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
-        table.add_row(
-            *(Text(printable(cell)) for cell in cells), style="bold green" if row.leads else None
-        )
-    return table
 
 
 def _both(

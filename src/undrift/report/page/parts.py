@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from undrift.report.notes import BEST, footnote, rounds_said, seed_note
+from undrift.report.labels import code_lines, data_name
+from undrift.report.notes import BEST, footnote, rounds_said, seed_note, seeds_said
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
 from undrift.report.score import Score
@@ -57,10 +58,11 @@ def render_parts(
 
 def _facts(run: Run) -> str:
     """The main settings that all runs share."""
-    said = [run.experiment.get(key) for key in ("data", "partition", "model", "sampler")]
+    data, *others = (run.experiment.get(k) for k in ("data", "partition", "model", "sampler"))
+    said = [None if data is None else data_name(data), *others]
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
-    said.append(f"{len(run.seeds)} seed{'s' if len(run.seeds) > 1 else ''}")
+    said.append(seeds_said([len(arm.seeds) for arm in run.arms]))
     fork = run.arms[0].fork
     if fork and len(run.members) == 1:
         said.append(fork.said(*(arm.name for arm in run.arms)))
@@ -209,6 +211,8 @@ def _settings(run: Run) -> str:
 def _setting(key: str, value: Any) -> str:
     if value is None:
         return NONE
+    if key == "code" and isinstance(value, dict):
+        return "<br>".join(f"<code>{escape(line)}</code>" for line in code_lines(value))
     text = escape(_plain(spelled(key, value)))
     return f"<code>{text}</code>" if "(" in text else text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from undrift.config import UndriftError, shortened
 from undrift.report.labels import descriptions
-from undrift.report.merge import merge, renamed
+from undrift.report.merge import merge, renamed, traced
 from undrift.report.page.panels import panel_data
 from undrift.report.page.parts import render_parts
 from undrift.report.read import Run, read_run
@@ -132,7 +132,9 @@ class Folder:
         """All runs, the latest first, for JSON."""
         entries = self.entries()
         runs = {entry.name: entry.seen.run for entry in entries if entry.seen.run is not None}
-        about = dict(zip(runs, descriptions(list(runs.values())), strict=True))
+        called = {str(run.experiment.get("hash")): name for name, run in runs.items()}
+        said = descriptions([traced(run, called) for run in runs.values()])
+        about = dict(zip(runs, said, strict=True))
         return [entry.facts() | {"about": about.get(entry.name, "")} for entry in entries]
 
     def view(self, names: Sequence[str]) -> dict[str, Any] | None:
