@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.text import Text
 
 from undrift.cli.running import Options, this_command
@@ -181,7 +182,7 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
         _print({"event": "done", "folder": str(folder)})
         return
     console = Console()
-    console.print(Text((folder / "table.md").read_text(encoding="utf-8")), soft_wrap=True)
+    console.print(Markdown((folder / "table.md").read_text(encoding="utf-8")))
     console.print(Text(f"report: {folder / 'report.html'}"), soft_wrap=True)
     for path in sorted(folder.glob("best-*.toml")):
         console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
