@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.markdown import Markdown
+from rich.table import Table
 from rich.text import Text
 
 from undrift.cli.running import Options, this_command
@@ -182,10 +184,31 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
         _print({"event": "done", "folder": str(folder)})
         return
     console = Console()
-    console.print(Markdown((folder / "table.md").read_text(encoding="utf-8")))
+    _show_table(console, (folder / "table.md").read_text(encoding="utf-8"))
     console.print(Text(f"report: {folder / 'report.html'}"), soft_wrap=True)
     for path in sorted(folder.glob("best-*.toml")):
         console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
+
+
+def _show_table(console: Console, markdown: str) -> None:
+    """A table in Markdown with its notes, whole at any width."""
+    table, notes = Table(box=None, pad_edge=False), []
+    for line in markdown.splitlines():
+        cells = [_plain(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not cells:
+            notes += [_plain(line)] if line else []
+        elif not table.columns:
+            for head in cells:
+                table.add_column(Text(head), overflow="fold")
+        elif set(cells) != {":--"}:
+            table.add_row(*map(Text, cells))
+    console.print(table)
+    for note in notes:
+        console.print(Text(note))
+
+
+def _plain(cell: str) -> str:
+    return html.unescape(re.sub(r"\\(.)", r"\1", cell.strip()))
 
 
 def _show(study: Study, events: Iterable[Event]) -> None:
