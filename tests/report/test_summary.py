@@ -451,6 +451,12 @@ def test_few_seeds_are_said_of_the_rows_that_have_them(tmp_path: Path) -> None:
     assert "<span>2 to 3 seeds</span>" in render_page(both, summarise(both))
 
 
+def test_control_characters_of_labels_are_escaped_below_the_table(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, THREE, labels={A: "\x1b[31mx", B: "y"}))
+    assert "\x1b" in footnote(run, summarise(run))
+    assert "\x1b" not in rich_table(run, summarise(run)).note
+
+
 def test_notes_that_were_asked_for_are_there(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path))
     assert table_columns(run, summarise(run), ["notes"])["Notes"] == ["–", "–"]

@@ -136,4 +136,5 @@ def _terminal(
     note: str,
 ) -> TerminalTable:
     safe = [printable(label) for label in labels]
+    note = "\n".join(map(printable, note.split("\n")))
     return TerminalTable(safe, [row.leads for row in rows], columns, kept, note)
