@@ -60,6 +60,8 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     from undrift.cli.size import advice
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
+    from undrift.report.forks import beside
+    from undrift.report.merge import traced
     from undrift.report.text import printable
     from undrift.runs.runner import run as go
     from undrift.runs.trackers import Trackers
@@ -87,7 +89,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
             again = shlex.join(["undrift", "resume", str(folder)])
             sys.stderr.write(f"stopped; resume with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
-    finished = read_run(folder)
+    finished = traced(read_run(folder), beside(folder))
     page = write_report(finished)
     if options.json_:
         _print_json({"event": "report", "page": str(page)})
