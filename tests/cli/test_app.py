@@ -133,6 +133,8 @@ def test_your_own_table_from_file_to_report(
     experiment = stored_experiment(tmp_path / "run")
     assert repr(experiment.data) == "Table(path='x.csv', target='y', client='c')"
     assert repr(experiment.partition) == "Natural()"
+    partition = json.loads((tmp_path / "run" / "partition.json").read_text(encoding="utf-8"))
+    assert (partition["clients"][0], partition["classes"]) == ("H00", ["a", "b", "c"])
     rows[0] = "99,m,a,H00"
     Path("x.csv").write_text("\n".join(["age,sex,y,c", *rows]), encoding="utf-8")
     with pytest.raises(SystemExit):

@@ -15,6 +15,7 @@ import pytest
 from tests.report.directory import ACCURACY, A, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.report import merge, read_run, write_report
+from undrift.report.figures import write_partition
 from undrift.report.page.panels import group_names, panel_data
 
 
@@ -210,3 +211,18 @@ def test_broken_rows_are_refused(tmp_path: Path, field: str, value: Any, message
     (folder / "metrics.jsonl").write_text(json.dumps(row))
     with pytest.raises(UndriftError, match=message):
         read_run(folder)
+
+
+def test_names_of_clients_and_classes_are_drawn(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    counts = {"label_counts": [[3, 1], [0, 2]], "clients": ["H01", "<b>"], "classes": ["no", "yes"]}
+    (folder / "partition.json").write_text(json.dumps(counts), encoding="utf-8")
+    (labels,) = read_run(folder).partitions.values()
+    assert (labels.clients, labels.classes) == (("H01", "<b>"), ("no", "yes"))
+    write_partition(labels, tmp_path / "x.svg")
+    drawn = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {name} -->" in drawn for name in ("H01", "no", "yes"))
+    counts["clients"] = ["one name"]  # for two clients
+    (folder / "partition.json").write_text(json.dumps(counts), encoding="utf-8")
+    (labels,) = read_run(folder).partitions.values()
+    assert labels.clients == ()

@@ -92,7 +92,7 @@ def show(
     if figure is not None:
         if "classes" not in facts:
             raise UndriftError(f"--figure {figure}: the samples of these data have no classes")
-        facts["figure"] = str(_drawn(federated.label_counts, figure))
+        facts["figure"] = str(_drawn(federated, figure))
     if save is not None:
         facts["saved"] = str(file.save(save))
     if json_:
@@ -140,12 +140,14 @@ def _spread(values: np.ndarray) -> dict[str, float | None]:
     }
 
 
-def _drawn(counts: np.ndarray, path: Path) -> Path:
+def _drawn(data: FederatedData, path: Path) -> Path:
     from undrift.report.figures import write_partition
+    from undrift.runs.reading import LabelCounts
 
     require("matplotlib", "report", "--figure")
     try:
-        write_partition(counts, path)
+        names = data.client_names or (), data.class_names or ()
+        write_partition(LabelCounts(data.label_counts, *names), path)
     except OSError as error:
         raise UndriftError(f"--figure {path}: {error.strerror}") from None
     return path

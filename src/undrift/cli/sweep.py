@@ -17,6 +17,7 @@ from undrift.cli.running import Options, this_command
 from undrift.cli.settings import Settings
 from undrift.cli.tune import Changes, Over, read_over, the_file
 from undrift.experiment.settings import read_change
+from undrift.runs.layout import RunFile
 from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
@@ -97,4 +98,4 @@ def run_sweep(experiment: Experiment, over: dict[str, Any], folder: Path, option
         sys.stderr.write(f"stopped; resume with: {again}\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
     if not options.json_:
-        console.print(Text(f"report: {folder / 'report.html'}"), soft_wrap=True)
+        console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)

@@ -23,6 +23,7 @@ from undrift.cli.settings import Settings
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.experiment.settings import read_change
+from undrift.runs.layout import RunFile
 from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
@@ -184,8 +185,8 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
         _print({"event": "done", "folder": str(folder)})
         return
     console = Console()
-    _show_table(console, (folder / "table.md").read_text(encoding="utf-8"))
-    console.print(Text(f"report: {folder / 'report.html'}"), soft_wrap=True)
+    _show_table(console, (folder / RunFile.TABLE_MD).read_text(encoding="utf-8"))
+    console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)
     for path in sorted(folder.glob("best-*.toml")):
         console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
 

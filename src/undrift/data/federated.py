@@ -34,6 +34,8 @@ class FederatedData:
     transform: Transform | None = None
     held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """indices of the samples of validation clients, which do not train"""
+    class_names: tuple[str, ...] | None = None
+    """what each class is called, if known"""
     client_names: tuple[str, ...] | None = None
     """ids of the clients in the data set; None if the partition made them up"""
     note: str | None = None

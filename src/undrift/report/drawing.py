@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from undrift.later import NDArray, np
+from undrift.later import np
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.palette import ink, inks
 from undrift.report.read import Arm, Run
@@ -15,9 +15,13 @@ from undrift.report.score import ACCURACY
 from undrift.report.text import printable
 from undrift.report.units import percent, prefix
 from undrift.runs.columns import Floats
+from undrift.runs.reading import LabelCounts
 
 MOST_CLIENTS = 500
 """most clients that a plot of the partition shows"""
+
+MOST_NAMES = 40
+"""most clients or classes whose names stand at the axis of a partition"""
 
 MOST_ABOVE = 6
 """most curves whose legend is above the panels; bands of more are paler"""
@@ -140,11 +144,12 @@ def draw_curves(
     ax.margins(x=0.01)
 
 
-def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
+def plot_partition(ax: Any, labels: LabelCounts, title: str = "") -> None:
     """Class counts per client: dots for few clients, a heat map for many."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
 
+    counts = labels.counts
     shown = counts[:MOST_CLIENTS]
     clients, classes = shown.shape
     if clients <= 40 and classes <= 30:
@@ -166,8 +171,17 @@ def plot_partition(ax: Any, counts: NDArray[np.int64], title: str = "") -> None:
         ax.grid(visible=False)
     rest = f" (first {clients} of {len(counts)})" if clients < len(counts) else ""
     ax.set(xlabel=f"Client{rest}", ylabel="Class", title=title)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    for axis, names in ((ax.xaxis, labels.clients), (ax.yaxis, labels.classes)):
+        if 0 < len(names) <= MOST_NAMES:
+            axis.set_ticks(range(len(names)), [_clipped(name) for name in names])
+        else:
+            axis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    if 10 < len(labels.clients) <= MOST_NAMES:
+        ax.tick_params(axis="x", labelrotation=90)
+
+
+def _clipped(name: str) -> str:
+    return printable(name if len(name) <= 12 else f"{name[:11]}…").replace("$", r"\$")
 
 
 def x_axis(x: str, largest: float) -> tuple[float, str]:

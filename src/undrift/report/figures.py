@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from undrift.later import NDArray, np
 from undrift.measure.quantities import QUANTITIES
 from undrift.report.drawing import (
     Draw,
@@ -22,6 +21,7 @@ from undrift.report.drawing import (
 )
 from undrift.report.read import Run
 from undrift.report.score import ACCURACY, LOSS
+from undrift.runs.reading import LabelCounts
 from undrift.system.files import replace_file
 
 COLUMN, PAGE = 3.4, 7.0
@@ -42,9 +42,9 @@ def write_figures(run: Run, folder: Path, formats: Sequence[str]) -> list[Path]:
     return written
 
 
-def write_partition(counts: NDArray[np.int64], path: Path, title: str = "") -> None:
+def write_partition(labels: LabelCounts, path: Path, title: str = "") -> None:
     """Draw one partition into a .png, .svg or .pdf file: clients × classes."""
-    _save((PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), counts, title), [path])
+    _save((PAGE, 2.4), lambda figure: plot_partition(figure.subplots(), labels, title), [path])
 
 
 def _save(size: tuple[float, float], draw: Draw, paths: list[Path]) -> None:
@@ -87,9 +87,9 @@ def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
         ]
         if panels:
             plan[name] = (COLUMN * len(panels), 2.3 + legend), curves(*panels)
-    for number, counts in enumerate(run.partitions.values(), start=1):
+    for number, labels in enumerate(run.partitions.values(), start=1):
         name = "partition" if len(run.partitions) == 1 else f"partition_{number}"
-        plan[name] = (PAGE, 2.4), partial(_draw_partition, counts=counts)
+        plan[name] = (PAGE, 2.4), partial(_draw_partition, labels=labels)
     overview = _overview(run)
     if overview:
         size = (PAGE * 1.15, 0.4 + 2.4 * math.ceil(len(overview) / 2))
@@ -97,8 +97,8 @@ def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
     return plan
 
 
-def _draw_partition(figure: Any, counts: NDArray[np.int64]) -> None:
-    plot_partition(figure.subplots(), counts)
+def _draw_partition(figure: Any, labels: LabelCounts) -> None:
+    plot_partition(figure.subplots(), labels)
 
 
 def _overview(run: Run) -> list[Draw]:
@@ -112,8 +112,8 @@ def _overview(run: Run) -> list[Draw]:
         if run.recorded(metric) and run.recorded(x)
     ]
     if len(run.partitions) == 1:
-        (counts,) = run.partitions.values()
-        panels.insert(3, partial(plot_partition, counts=counts, title="Labels of the clients"))
+        (labels,) = run.partitions.values()
+        panels.insert(3, partial(plot_partition, labels=labels, title="Labels of the clients"))
     return panels[:4]
 
 

@@ -13,6 +13,7 @@ from undrift.measure.quantities import CLOCK
 from undrift.report.labels import short_names, suffixes
 from undrift.report.read import Arm, Run, TrialRecord
 from undrift.report.settings import compared, differences
+from undrift.runs.reading import LabelCounts
 
 LISTED = 4
 """most runs whose names are listed"""
@@ -76,9 +77,12 @@ def _labelled(runs: Sequence[Run], told: Sequence[Sequence[str]], name: str) -> 
     if len(runs) == 1:
         return replace(runs[0], name=name, folder=runs[0].folder.parent)
     owners: dict[str, list[str]] = {}
+    drawn: dict[str, LabelCounts] = {}
     for run in runs:
-        for counts in run.partitions.values():
-            owners.setdefault(json.dumps(counts.tolist()), []).append(run.name)
+        for one in run.partitions.values():
+            text = json.dumps(one.counts.tolist())
+            owners.setdefault(text, []).append(run.name)
+            drawn[text] = one
     first, *others = (run.experiment for run in runs)
     return Run(
         folder=runs[0].folder.parent,
@@ -86,7 +90,7 @@ def _labelled(runs: Sequence[Run], told: Sequence[Sequence[str]], name: str) -> 
         name=name,
         arms=tuple(arm for run in runs for arm in run.arms),
         target=runs[0].target if len({run.target for run in runs}) == 1 else None,
-        partitions={listed(names): np.array(json.loads(c)) for c, names in owners.items()},
+        partitions={listed(names): drawn[text] for text, names in owners.items()},
         merged=tuple(runs),
     )
 

@@ -20,6 +20,7 @@ from undrift.runs.columns import Floats, MetricsReader
 from undrift.runs.reading import (
     FILES,
     Failure,
+    LabelCounts,
     is_folder,
     read_experiment,
     read_failures,
@@ -137,7 +138,7 @@ class Run:
 
     merged      the runs that this one was merged from, if any; each may be pooled from several
     pooled      the runs of the same settings that this one was pooled from, if any
-    partitions  name of the run → sample counts, clients × classes; empty if there are no labels
+    partitions  name of the run → samples of each class per client; empty if there are no labels
     """
 
     folder: Path
@@ -145,7 +146,7 @@ class Run:
     name: str
     arms: tuple[Arm, ...]
     target: float | None
-    partitions: Mapping[str, NDArray[np.int64]]
+    partitions: Mapping[str, LabelCounts]
     merged: tuple[Run, ...] = ()
     pooled: tuple[Run, ...] = ()
 

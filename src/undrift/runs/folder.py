@@ -72,7 +72,9 @@ class RunFolder:
         if self.sums.damage:
             self.notes.append(f"{self.sums.damage}; checksums are computed again")
         self._settings()
-        counts = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
+        counts: Row = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
+        for whose, names in (("clients", data.client_names), ("classes", data.class_names)):
+            counts |= {} if names is None else {whose: list(names)}
         self._read(RunFile.PARTITION, counts)
         self.sessions: list[Row] = self._read(RunFile.ENVIRONMENT, [])
         if not (isinstance(self.sessions, list) and all(map(is_session, self.sessions))):

@@ -97,7 +97,16 @@ def read_failures(path: Path) -> tuple[Failure, ...]:
         raise broken(path, "must be a list of {algorithm, seed, round, reason}") from None
 
 
-def read_label_counts(path: Path) -> NDArray[np.int64] | None:
+@dataclass(frozen=True)
+class LabelCounts:
+    """Samples of each class per client; names of clients and classes, if they have some."""
+
+    counts: NDArray[np.int64]
+    clients: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+
+
+def read_label_counts(path: Path) -> LabelCounts | None:
     if not path.exists():
         return None
     found = parsed(path, _text(path))
@@ -110,7 +119,13 @@ def read_label_counts(path: Path) -> NDArray[np.int64] | None:
         table = np.empty(0, dtype=np.int64)
     if table.ndim != 2 or not table.size or (table < 0).any():
         raise broken(path, "label_counts must be one list of counts for each client")
-    return table
+    clients, classes = (
+        tuple(map(str, names)) if isinstance(names, list) and len(names) == wanted else ()
+        for names, wanted in zip(
+            (found.get("clients"), found.get("classes")), table.shape, strict=True
+        )
+    )
+    return LabelCounts(table, clients, classes)
 
 
 def _text(path: Path) -> str:

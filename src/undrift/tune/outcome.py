@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from undrift.report.estimate import Estimate
 from undrift.report.tables import escape_latex, escape_markdown
+from undrift.runs.layout import RunFile
 from undrift.system.files import replace_file
 from undrift.tune.figures import figures
-from undrift.tune.page import PAGE, write_page
+from undrift.tune.page import write_page
 from undrift.tune.schedule import best
 from undrift.tune.store import Record
 from undrift.tune.study import Arm, Settings
@@ -20,7 +21,7 @@ from undrift.tune.study import Arm, Settings
 if TYPE_CHECKING:
     from undrift.tune.running import Desk
 
-LEDGER, TABLE_MD, TABLE_TEX = "ledger.jsonl", "table.md", "table.tex"
+LEDGER = "ledger.jsonl"
 NEAR = 0.01
 """how much worse than the best is still about as good: one point of accuracy"""
 
@@ -119,9 +120,9 @@ def write_outcome(here: Desk) -> None:
             replace_file(best_file(here.folder, one.arm), made.to_toml().encode())
     columns, notes = table(here, found), said(here, found)
     title = f"Tuning {', '.join(one.arm.label for one in found)}"
-    write_page(here.folder / PAGE, title, columns, notes, figures(here, found))
-    replace_file(here.folder / TABLE_MD, markdown(columns, notes).encode())
-    replace_file(here.folder / TABLE_TEX, tex(columns, notes).encode())
+    write_page(here.folder / RunFile.REPORT, title, columns, notes, figures(here, found))
+    replace_file(here.folder / RunFile.TABLE_MD, markdown(columns, notes).encode())
+    replace_file(here.folder / RunFile.TABLE_TEX, tex(columns, notes).encode())
 
 
 def table(here: Desk, found: list[Outcome]) -> dict[str, list[str]]:

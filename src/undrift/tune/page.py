@@ -13,7 +13,6 @@ from undrift.report.drawing import Draw, styled
 from undrift.report.page.page import asset
 from undrift.system.files import replace_file
 
-PAGE = "report.html"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 WIDTH, HEIGHT = 3.2, 2.6
 """inches of one panel"""

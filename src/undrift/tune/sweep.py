@@ -22,13 +22,14 @@ from undrift.report.estimate import Estimate
 from undrift.report.palette import ink
 from undrift.report.read import read_run
 from undrift.report.score import Score
+from undrift.runs.layout import RunFile
 from undrift.runs.runner import Event as RunEvent
 from undrift.runs.runner import run
 from undrift.system.files import replace_file
 from undrift.system.lock import Lock, holder
 from undrift.tune.knobs import knobs, refuse_unknown
-from undrift.tune.outcome import LEDGER, TABLE_MD, TABLE_TEX, markdown, settings_text, tex
-from undrift.tune.page import PAGE, Figure, log_scale, write_page
+from undrift.tune.outcome import LEDGER, markdown, settings_text, tex
+from undrift.tune.page import Figure, log_scale, write_page
 from undrift.tune.running import TRIALS, WAIT, tested, trial_name
 from undrift.tune.search import grid
 from undrift.tune.space import space
@@ -140,8 +141,8 @@ def _write(folder: Path, done: list[Point]) -> None:
     notes = ["Means over seeds, ± one standard deviation, after the last round, on the test data: "
              "do not choose settings by them and then report them; undrift tune chooses "
              "on validation clients."]  # fmt: skip
-    replace_file(folder / TABLE_MD, markdown(columns, notes).encode())
-    replace_file(folder / TABLE_TEX, tex(columns, notes).encode())
+    replace_file(folder / RunFile.TABLE_MD, markdown(columns, notes).encode())
+    replace_file(folder / RunFile.TABLE_TEX, tex(columns, notes).encode())
     names = list(dict.fromkeys(name for point in done for name in point.settings))
     figures = [
         Figure(
@@ -153,7 +154,7 @@ def _write(folder: Path, done: list[Point]) -> None:
         )
         for name in names
     ]
-    write_page(folder / PAGE, "Sweep", columns, notes, figures)
+    write_page(folder / RunFile.REPORT, "Sweep", columns, notes, figures)
 
 
 def _values(result: dict[str, Any]) -> list[float]:

@@ -339,5 +339,6 @@ def federate(
         data.transform,
         [parts[i] for i in validating],
         client_names=None if names is None else tuple(names[i] for i in training),
+        class_names=data.class_names,
         note=data.note,
     )

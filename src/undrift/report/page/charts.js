@@ -85,18 +85,22 @@ function drawSpread(panel) {
 }
 
 function drawPartition(panel) {
-  const { share, counts, title, most } = data.partitions[panel.dataset.partition];
+  const { share, counts, title, most, clients, classes } = data.partitions[panel.dataset.partition];
+  const named = (names) => names.length
+    ? { type: "category", tickmode: names.length > 40 ? "auto" : "linear" } : {};
   Plotly.react(panel, [{
-    type: "heatmap", z: share, customdata: counts, zmin: 0, zmax: most, colorscale: shades(1.6),
+    type: "heatmap", z: share, customdata: counts, zmin: 0, zmax: most,
+    x: clients.length ? clients.map(plain) : undefined, y: classes.length ? classes.map(plain) : undefined,
+    colorscale: shades(1.6),
     xgap: share[0].length > 150 ? 0 : 1, ygap: 1,
     hovertemplate: "client %{x}, class %{y}: %{customdata} samples, %{z:.0f} % of its own<extra></extra>",
     colorbar: bar("% of the client's samples"),
   }], layout({
     hovermode: "closest", margin: { l: 56, r: 16, t: 34, b: 44 },
-    xaxis: { title: titled(title), showgrid: false, uirevision: "partition" },
+    xaxis: { title: titled(title), showgrid: false, uirevision: "partition", ...named(clients) },
     yaxis: {
       title: titled("Class"), showgrid: false, dtick: share.length > 20 ? undefined : 1,
-      uirevision: "partition",
+      uirevision: "partition", automargin: true, ...named(classes),
     },
   }), config);
 }

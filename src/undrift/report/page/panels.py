@@ -12,6 +12,7 @@ from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
 from undrift.runs.columns import Floats
+from undrift.runs.reading import LabelCounts
 
 MOST_POINTS = 500
 """most points per curve; longer runs are thinned evenly"""
@@ -36,7 +37,7 @@ def panel_data(run: Run) -> dict[str, Any]:
         "switches": _switches(run, axes),
         "target": None if run.target is None else round(100 * run.target, 4),
         "by_group": BY_GROUP,
-        "partitions": [_partition(counts) for counts in run.partitions.values()],
+        "partitions": [_partition(labels) for labels in run.partitions.values()],
     }
 
 
@@ -122,7 +123,8 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _partition(counts: NDArray[np.int64]) -> dict[str, Any]:
+def _partition(labels: LabelCounts) -> dict[str, Any]:
+    counts = labels.counts
     shown = counts[:MOST_CLIENTS]
     share = 100 * shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
     rest = f" (first {len(shown)} of {len(counts)})" if len(shown) < len(counts) else ""
@@ -130,6 +132,8 @@ def _partition(counts: NDArray[np.int64]) -> dict[str, Any]:
         "counts": shown.T.tolist(),
         "share": [_numbers(row, digits=3) for row in share.T],
         "title": f"Client{rest}",
+        "clients": list(labels.clients[:MOST_CLIENTS]),
+        "classes": list(labels.classes),
         "most": _numbers([share.max()], digits=3)[0] or 100,
     }
 

@@ -118,7 +118,7 @@ def _range(sizes: NDArray[np.int64]) -> str:
 
 
 def _partition(run: Run, name: str) -> str:
-    counts, place = run.partitions[name], list(run.partitions).index(name)
+    counts, place = run.partitions[name].counts, list(run.partitions).index(name)
     whose = f" of {escape(name)}" if len(run.partitions) > 1 else ""
     sizes = counts.sum(axis=1)
     share = counts / np.maximum(sizes[:, None], 1)
