@@ -59,3 +59,14 @@ def test_a_sweep_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         main(["tune", "fedavg", *flags])
     assert "is from undrift sweep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["tune", "sweep"])
+def test_tracking_is_refused_before_anything_runs(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--over", "local.lr=0.1,0.2", "--validation", "1", "--track", "tensorboard"]
+    with pytest.raises(SystemExit):
+        main([command, "fedavg", *flags, "--out", str(tmp_path / "s")])
+    assert "--track tensorboard: studies and sweeps are not tracked" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,16 @@ class Options:
     json_: Annotated[bool, Parameter("--json")] = False
     """Print one JSON object an event, and no tables."""
 
+    def session(self) -> dict[str, Any]:
+        """What `undrift.runs.runner.run` is told about how to run, and by whom."""
+        return {
+            "engine": self.engine,
+            "workers": self.workers,
+            "save_every": self.save_every,
+            "command": this_command(),
+            "data_dir": None if self.data_dir is None else str(self.data_dir.resolve()),
+        }
+
 
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
@@ -73,22 +83,12 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     happening = go(
         experiment,
         folder,
-        engine=options.engine,
-        workers=options.workers,
-        save_every=options.save_every,
-        command=this_command(),
-        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+        **options.session(),
     )
     show: Callable[[Experiment, Iterable[Event]], None]
     show = show_json if options.json_ else partial(show_progress, folder=folder)
-    try:
-        with terminable(), closing(tracking), closing(happening):
-            show(experiment, tracked(happening, tracking))
-    except KeyboardInterrupt as stop:
-        if (folder / RunFile.EXPERIMENT).exists():
-            again = shlex.join(["undrift", "resume", str(folder)])
-            sys.stderr.write(f"stopped; resume with: {again}\n")
-        sys.exit(143 if isinstance(stop, Terminated) else 130)
+    with resumable(folder, RunFile.EXPERIMENT), closing(tracking), closing(happening):
+        show(experiment, tracked(happening, tracking))
     finished = traced(read_run(folder), beside(folder))
     page = write_report(finished)
     if options.json_:
@@ -104,6 +104,22 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     if finished.all_failed:
         _warn("all trials diverged; try a smaller step size (lr)")
         sys.exit(ALL_DIVERGED)
+
+
+@contextmanager
+def resumable(folder: Path, begun: str | RunFile = "") -> Iterator[None]:
+    """Ctrl-C and SIGTERM inside the block end the process and say how to go on in the folder.
+
+    begun  the file without which there is nothing to go on with yet
+    """
+    try:
+        with terminable():
+            yield
+    except KeyboardInterrupt as stop:
+        if (folder / begun).exists():
+            again = shlex.join(["undrift", "resume", str(folder)])
+            sys.stderr.write(f"stopped; resume with: {again}\n")
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
 
 
 def this_command() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -13,12 +12,11 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from undrift.cli.running import Options, this_command
+from undrift.cli.running import Options, resumable
 from undrift.cli.settings import Settings
-from undrift.cli.tune import Changes, Over, read_over, the_file
+from undrift.cli.tune import Changes, Over, read_over, refuse_tracking, the_file
 from undrift.experiment.settings import read_change
 from undrift.runs.layout import RunFile
-from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
@@ -67,35 +65,27 @@ def run_sweep(experiment: Experiment, over: dict[str, Any], folder: Path, option
     from undrift.tune.outcome import settings_text
     from undrift.tune.sweep import sweep as go
 
+    refuse_tracking(options)
     use_data_dir(options.data_dir)
     happening = go(
         experiment,
         over,
         folder,
-        engine=options.engine,
-        workers=options.workers,
-        save_every=options.save_every,
-        command=this_command(),
-        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+        **options.session(),
     )
     console = Console()
-    try:
-        with terminable(), closing(happening):
-            for event in happening:
-                if event.final is None:
-                    continue
-                point, results = event.point, list(event.final["test"].values())
-                told = {"event": "point", "algorithm": point.arm.label, "settings": point.settings}
-                if options.json_:
-                    sys.stdout.write(json.dumps(told | event.final) + "\n")
-                    sys.stdout.flush()
-                else:
-                    shown = ", ".join("–" if one is None else f"{one:.4f}" for one in results)
-                    line = f"{point.name}: {shown or 'failed'}   {settings_text(point.settings)}"
-                    console.print(Text(line), soft_wrap=True)
-    except KeyboardInterrupt as stop:
-        again = shlex.join(["undrift", "resume", str(folder)])
-        sys.stderr.write(f"stopped; resume with: {again}\n")
-        sys.exit(143 if isinstance(stop, Terminated) else 130)
+    with resumable(folder), closing(happening):
+        for event in happening:
+            if event.final is None:
+                continue
+            point, results = event.point, list(event.final["test"].values())
+            told = {"event": "point", "algorithm": point.arm.label, "settings": point.settings}
+            if options.json_:
+                sys.stdout.write(json.dumps(told | event.final) + "\n")
+                sys.stdout.flush()
+            else:
+                shown = ", ".join("–" if one is None else f"{one:.4f}" for one in results)
+                line = f"{point.name}: {shown or 'failed'}   {settings_text(point.settings)}"
+                console.print(Text(line), soft_wrap=True)
     if not options.json_:
         console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
@@ -18,13 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.cli.running import Options, this_command
+from undrift.cli.running import Options, resumable
 from undrift.cli.settings import Settings
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.experiment.settings import read_change
 from undrift.runs.layout import RunFile
-from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
     from undrift.tune.running import Event
@@ -158,61 +154,52 @@ def go_on(folder: Path, code: Sequence[Path], options: Options) -> None:
         run_study(Study(experiment=experiment, **settings), folder, options)
 
 
+def refuse_tracking(options: Options) -> None:
+    """Trackers follow single runs."""
+    if options.track:
+        raise UndriftError(
+            f"--track {' '.join(options.track)}: studies and sweeps are not tracked; track the "
+            "best settings with `undrift run`"
+        )
+
+
 def run_study(study: Study, folder: Path, options: Options) -> None:
     """Run a study, or what is left of it, showing what happens."""
     from undrift.data.files.fetch import use_data_dir
     from undrift.tune.running import tune as go
 
+    refuse_tracking(options)
     use_data_dir(options.data_dir)
     happening = go(
         study,
         folder,
-        engine=options.engine,
-        workers=options.workers,
-        save_every=options.save_every,
-        command=this_command(),
-        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+        **options.session(),
     )
     show = _show_json if options.json_ else _show
-    try:
-        with terminable(), closing(happening):
-            show(study, happening)
-    except KeyboardInterrupt as stop:
-        again = shlex.join(["undrift", "resume", str(folder)])
-        sys.stderr.write(f"stopped; resume with: {again}\n")
-        sys.exit(143 if isinstance(stop, Terminated) else 130)
+    with resumable(folder), closing(happening):
+        show(happening)
     if options.json_:
         _print({"event": "done", "folder": str(folder)})
         return
     console = Console()
-    _show_table(console, (folder / RunFile.TABLE_MD).read_text(encoding="utf-8"))
     console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)
     for path in sorted(folder.glob("best-*.toml")):
         console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
 
 
-def _show_table(console: Console, markdown: str) -> None:
-    """A table in Markdown with its notes, whole at any width."""
-    table, notes = Table(box=None, pad_edge=False), []
-    for line in markdown.splitlines():
-        cells = [_plain(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if not cells:
-            notes += [_plain(line)] if line else []
-        elif not table.columns:
-            for head in cells:
-                table.add_column(Text(head), overflow="fold")
-        elif set(cells) != {":--"}:
-            table.add_row(*map(Text, cells))
+def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence[str]) -> None:
+    """A table with its notes, whole at any width."""
+    table = Table(box=None, pad_edge=False)
+    for head in columns:
+        table.add_column(Text(head), overflow="fold")
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, cells))
     console.print(table)
     for note in notes:
         console.print(Text(note))
 
 
-def _plain(cell: str) -> str:
-    return html.unescape(re.sub(r"\\(.)", r"\1", cell.strip()))
-
-
-def _show(study: Study, events: Iterable[Event]) -> None:
+def _show(events: Iterable[Event]) -> None:
     """A line for each result, and on a terminal what is under way."""
     from undrift.tune.outcome import settings_text
 
@@ -232,17 +219,22 @@ def _show(study: Study, events: Iterable[Event]) -> None:
                 line = f"{what}, {event.rounds} rounds: {result}   {text}"
                 console.print(Text(line), soft_wrap=True)
             elif event.kind == "final" and event.final is not None:
-                results = ", ".join(f"{v:.4f}" for v in event.final["test"].values() if v)
+                results = ", ".join(
+                    f"{v:.4f}" for v in event.final["test"].values() if v is not None
+                )
                 text = settings_text(event.settings or {})
                 line = f"{what}, test data: {results}   {text}"
                 console.print(Text(line), soft_wrap=True)
+            elif event.kind == "end":
+                _show_table(console, event.columns or {}, event.notes)
 
 
-def _show_json(study: Study, events: Iterable[Event]) -> None:
+def _show_json(events: Iterable[Event]) -> None:
     for event in events:
         if event.kind in ("begin", "trial", "final"):
             told = asdict(event)
-            del told["inner"]
+            for kept_back in ("inner", "columns", "notes"):
+                del told[kept_back]
             _print({"event": told.pop("kind")} | {k: v for k, v in told.items() if v is not None})
 
 

@@ -110,8 +110,8 @@ def best_file(folder: Path, arm: Arm) -> Path:
     return folder / f"best-{arm.name}.toml"
 
 
-def write_outcome(here: Desk) -> None:
-    """The ledger, best settings, tables and page of a study."""
+def write_outcome(here: Desk) -> tuple[dict[str, list[str]], list[str]]:
+    """Write ledger, best settings, tables and page of a study; returns the table and its notes."""
     write_ledger(here)
     found = outcomes(here)
     for one in found:
@@ -123,6 +123,7 @@ def write_outcome(here: Desk) -> None:
     write_page(here.folder / RunFile.REPORT, title, columns, notes, figures(here, found))
     replace_file(here.folder / RunFile.TABLE_MD, markdown(columns, notes).encode())
     replace_file(here.folder / RunFile.TABLE_TEX, tex(columns, notes).encode())
+    return columns, notes
 
 
 def table(here: Desk, found: list[Outcome]) -> dict[str, list[str]]:

@@ -39,9 +39,10 @@ class Event:
     trial   it has a result
     final   settings were run on fresh seeds; `final` has the results
     wait    other processes are at all that is left
+    end     all is done; `columns` and `notes` are the table
     """
 
-    kind: Literal["begin", "run", "trial", "final", "wait"]
+    kind: Literal["begin", "run", "trial", "final", "wait", "end"]
     label: str = ""
     number: int = -1
     settings: Settings | None = None
@@ -49,6 +50,8 @@ class Event:
     result: Result | None = None
     final: dict[str, Any] | None = None
     inner: RunEvent | None = None
+    columns: dict[str, list[str]] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def tune(study: Study, folder: str | Path, **options: Any) -> Generator[Event, N
             with here.store.locked():
                 write_ledger(here)
     with here.store.locked():
-        write_outcome(here)
+        columns, notes = write_outcome(here)
+    yield Event("end", columns=columns, notes=tuple(notes))
 
 
 class Desk:
@@ -149,9 +153,10 @@ class Desk:
     def _claimed(self, arm: Arm, record: Record, rounds: int) -> Work:
         name = trial_name(arm, record.number)
         claim = self.store.claim(name)
+        made: Experiment | UndriftError
         try:
-            made: Experiment | UndriftError = arm.at(record.settings, rounds)
-            require_quorum(made.algorithms[0], made.sampler)  # type: ignore[union-attr]
+            made = drawn = arm.at(record.settings, rounds)
+            require_quorum(drawn.algorithms[0], drawn.sampler)
         except UndriftError as error:  # a combination that cannot be is a result, too
             made = error
         return Work(arm, name, made, claim, record, record.settings, rounds)
