@@ -72,7 +72,10 @@ def test_report_goes_into_the_run_itself(tmp_path: Path, capsys: Shown) -> None:
         ([], "at least one run directory"),
         (["RUN", "--target", "80"], "--target 80.0: must be"),
         (["RUN", "--formats", "svg,jpg"], "no kind of figure is called 'jpg'"),
-        (["RUN", "--columns", "final,worst"], "no column is called 'worst'; known: balanced, behind,"),
+        (
+            ["RUN", "--columns", "final,worst"],
+            "no column is called 'worst'; known: balanced, behind,",
+        ),
         (["RUN", "--baseline", "fedavgm"], "did you mean 'FedAvg'"),
         (["RUN", "RUN"], "given twice"),
         (["nowhere"], "'nowhere' is not a directory"),
@@ -205,6 +208,25 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     assert "FedAvg, seed 1, ended in round 15: the [b]model[/b] is not finite" in shown
     assert f"in {tmp_path}:" in shown
     assert re.search(r"metrics\.jsonl +one row per algorithm", shown)
+
+
+def test_show_leaves_out_columns_rather_than_cutting_names(
+    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(make_run(tmp_path, labels={A: "FedAvg", B: "AdaBest(mu=0.02)"}))
+    monkeypatch.setenv("COLUMNS", "40")
+    main(["show", folder])
+    out = capsys.readouterr().out
+    assert "AdaBest(mu=0.02)   85.00 ± 7.07" in out
+    assert "Not shown at this width:" in out
+
+
+def test_verify_says_what_is_no_run(tmp_path: Path, capsys: Shown) -> None:
+    (tmp_path / "models").mkdir()
+    for place in (tmp_path, tmp_path / "nowhere"):
+        fails("verify", str(place), code=1)
+        said = f"{place}: is not a run directory; `undrift ls` lists them\n"
+        assert capsys.readouterr().out == said
 
 
 def test_files_are_told_by_their_names(tmp_path: Path, capsys: Shown) -> None:

@@ -289,7 +289,7 @@ class TrialRun:
             self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
         else:
             self._save(trial, state)
-            if trial.meter.personal or trial.data.own_tests:
+            if trial.meter.of_clients:
                 write_clients(self.files.folder, self.place, trial.meter.clients.table(state))
             self._deploy(trial, state)
             stop = f", stopped after round {state.t}: {trial.stopped}" if trial.stopped else ""
