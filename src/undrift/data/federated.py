@@ -190,6 +190,12 @@ class FederatedData:
         """How many test or validation samples there are."""
         return len(self.held_out if samples == "validation" else self.test_targets)
 
+    @cached_property
+    def test_label_counts(self) -> np.ndarray:
+        """Number of test samples per class."""
+        labels = self.test_targets.cpu().numpy().astype(np.int64).ravel()
+        return np.bincount(labels[labels >= 0], minlength=self.label_counts.shape[1])
+
     def to(self, device: str | torch.device) -> FederatedData:
         """The same data on another device."""
         tensors = (self.inputs, self.targets, self.test_inputs, self.test_targets)
