@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from undrift.arithmetic import misaligned
-from undrift.checks.replay import Plan, Snapshot, replay
+from undrift.checks.plan import Plan
+from undrift.checks.replay import Snapshot, replay
 from undrift.config import UndriftError, unknown
 from undrift.core import HOOKS, Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
