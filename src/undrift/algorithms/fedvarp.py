@@ -20,7 +20,8 @@ class FedVARP(Algorithm):
     Cost: n kept by the server and by each client; n down, n up.
     Deviations: the paper's server keeps all u_i; here the clients do. Updates are remembered as
     they are (as in FedAU's code), where the papers divide by η: the same as long as η is constant.
-    ū is the mean of all u_i as long as no part around it changes the weights.
+    ū is the mean of all u_i as long as no part around it changes the weights. Metrics of drift see
+    what is sent, g_i − u_i.
     Reference: Jhunjhunwala et al., FedVARP: Tackling the variance due to partial client
     participation in federated learning, UAI 2022, https://arxiv.org/abs/2207.14130.
 
