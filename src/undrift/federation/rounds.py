@@ -102,7 +102,9 @@ def rounds(
         t = state.t + 1
         registered = _registered(population, t, len(data))
         sizes = data.sizes if population is None else data.sizes[registered]
-        cohort = sampler.draw(Urn(t, registered, sizes, stream(seed, "cohort", t), state.attention))
+        labels = data.label_counts[registered] if sampler.reads_labels else None
+        rng = stream(seed, "cohort", t)
+        cohort = sampler.draw(Urn(t, registered, sizes, rng, state.attention, labels))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
             luck = stream(seed, "dropout", t).random(len(data))
