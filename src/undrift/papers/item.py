@@ -58,7 +58,7 @@ TINY: dict[str, Any] = {
 """changes of the scale "smoke": two rounds on digits, to see that a command works; cohorts and
 validation clients are few then, too"""
 
-OWN = ("let", "rows", "note", "seeds")
+OWN = ("let", "rows", "note", "ours", "seeds")
 """what options and scales may hold beside settings of the experiment"""
 
 Table = dict[str, Any]
@@ -94,6 +94,8 @@ class Cell:
     id: str
     rows: tuple[Row, ...]
     note: str = ""
+    ours: bool = False
+    """whether the paper does not have this setting"""
 
     def trials(self) -> Iterator[tuple[Row, Algorithm, int]]:
         """All trials, by row, algorithm and seed."""
@@ -248,7 +250,7 @@ class Item:
             for label, row in rows.items()
             if any(fnmatchcase(label, pattern) for pattern in self.only_rows)
         ]
-        return Cell(id, tuple(made), " ".join(notes))
+        return Cell(id, tuple(made), " ".join(notes), any(layer.get("ours") for layer in layers))
 
     def _row(self, label: str, row: Any, settings: Table, let: Table, seeds: int) -> Row:
         row = {"algorithm": row} if isinstance(row, str) else row
