@@ -29,6 +29,8 @@ from undrift.papers.item import FOLDER, FULL, Cell, Item, Row, items, matches
 from undrift.papers.results import Result, current, read_results
 from undrift.report.estimate import Estimate
 
+COSTS = "entries of cost tables"
+
 ENOUGH = 0.98
 """share of the samples that results must have been trained and tested on to be comparable"""
 
@@ -138,9 +140,17 @@ class Outcome:
         return found
 
     @property
-    def counts(self) -> Counter[str]:
-        """Claims and values of the paper by verdict."""
-        return Counter(one.verdict.word for one in (*self.claims, *self.values) if not one.ours)
+    def counts(self) -> dict[str, Counter[str]]:
+        """What is judged, of what the paper has → its number by verdict."""
+        kinds = {
+            "claims": self.claims,
+            COSTS if self.item.kind == "cost" else "values": self.values,
+        }
+        return {
+            kind: Counter(one.verdict.word for one in judged if not one.ours)
+            for kind, judged in kinds.items()
+            if judged
+        }
 
     @property
     def left(self) -> Budget:
@@ -190,9 +200,13 @@ class Book:
         return cls([outcome(item, known[item.id]) for item in found], rates)
 
     @property
-    def counts(self) -> Counter[str]:
-        """Claims and values of all items by verdict."""
-        return sum((one.counts for one in self.outcomes), Counter())
+    def counts(self) -> dict[str, Counter[str]]:
+        """The same of all items."""
+        both: dict[str, Counter[str]] = {"claims": Counter(), "values": Counter(), COSTS: Counter()}
+        for one in self.outcomes:
+            for kind, count in one.counts.items():
+                both[kind] += count
+        return {kind: count for kind, count in both.items() if count}
 
 
 def outcome(item: Item, results: Sequence[Result]) -> Outcome:
@@ -278,6 +292,10 @@ def _line(row: CostRow) -> str:
     return ", ".join(names)
 
 
-def summary(counts: Mapping[str, int]) -> str:
-    """The verdicts in one line."""
-    return ", ".join(f"{counts[word]} {word}" for word in VERDICTS if counts.get(word))
+def summary(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The verdicts in a line for each kind: "9 claims: 4 agree, 1 disagrees, 4 not run"."""
+    lines = []
+    for kind, count in counts.items():
+        words = ", ".join(f"{count[word]} {word}" for word in VERDICTS if count.get(word))
+        lines.append(f"{sum(count.values())} {kind}: {words}")
+    return lines
