@@ -53,7 +53,15 @@ if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
-    from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+    from undrift.federation.sampling import (
+        MD,
+        AdaFL,
+        Bernoulli,
+        Explicit,
+        OneClass,
+        RoundRobin,
+        Uniform,
+    )
     from undrift.measure.stopping import Budget, Patience, Target
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
@@ -122,6 +130,7 @@ _LATER = {
         "AdaFL",
         "Bernoulli",
         "Explicit",
+        "OneClass",
         "RoundRobin",
         "Uniform",
     ),
@@ -189,6 +198,7 @@ __all__ = [
     "Mime",
     "MimeLite",
     "Natural",
+    "OneClass",
     "Pachinko",
     "Part",
     "Patience",

@@ -216,6 +216,7 @@ def run(
     item: str,
     *,
     cells: Cells = "",
+    rows: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     scale: str = FULL,
     seeds: Whole | None = None,
     out: Path = Path("runs"),
@@ -236,6 +237,8 @@ def run(
         An item such as adabest/table2, or a pattern such as "fedglad/*"; `undrift paper list`.
     cells
         Which cells: parts of their ids with commas between, * and ? allowed. All if not given.
+    rows
+        Which rows of the paper's table, * and ? allowed; may be given more than once. All if not.
     scale
         full, or one of the item's smaller scales; smoke: two rounds on digits, collected nowhere.
     seeds
@@ -253,7 +256,7 @@ def run(
     use_data_dir(options.data_dir)
     console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
     todo: list[tuple[Item, Cell]] = []
-    for one, chosen in _chosen(item, cells, scale, seeds):
+    for one, chosen in _chosen(item, cells, scale, seeds, rows):
         left = [cell for cell in chosen if jobs(one, cell, scale, runs)]
         if len(left) < len(chosen):
             _say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
@@ -349,9 +352,17 @@ def _collect(
         _say(console, f"{item.id}: {new} new results in {results_file(item, folder)}")
 
 
-def _chosen(item: str, cells: str, scale: str, seeds: int | None) -> list[tuple[Item, list[Cell]]]:
+def _chosen(
+    item: str, cells: str, scale: str, seeds: int | None, rows: Sequence[str] = ()
+) -> list[tuple[Item, list[Cell]]]:
+    """Items and their cells as asked for on the command line."""
     found = [one for one in items(item) if one.kind == "experiment"]
     chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
+    if rows:
+        chosen = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
+        if not any(cell.rows for _, some in chosen for cell in some):
+            labels = dict.fromkeys(label for one in found for label in one.rows)
+            raise UndriftError(f"--rows {' '.join(rows)}: {item} has {', '.join(labels)}")
     if not any(some for _, some in chosen):
         ids = [id for one in found for id in one.ids]
         known = f"; the first are {', '.join(ids[:4])}" if ids else ""

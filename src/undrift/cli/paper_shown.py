@@ -32,7 +32,7 @@ def show_item(item: Item, pattern: str, scale: str, folders: Sequence[Path]) -> 
     if item.kind == "experiment":
         _criteria(console, item)
         _budgets(console, outcome, book, pattern, scale)
-    for grid in grids(outcome):
+    for grid in grids(outcome, book.rates):
         _grid(console, grid)
     for line in summary(outcome.counts):
         console.print(line)

@@ -97,6 +97,11 @@ class Cell:
     ours: bool = False
     """whether the paper does not have this setting"""
 
+    def only(self, patterns: Sequence[str]) -> Cell:
+        """The cell with some of its rows."""
+        kept = [row for row in self.rows if any(fnmatchcase(row.label, one) for one in patterns)]
+        return replace(self, rows=tuple(kept))
+
     def trials(self) -> Iterator[tuple[Row, Algorithm, int]]:
         """All trials, by row, algorithm and seed."""
         for row in self.rows:

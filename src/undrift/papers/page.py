@@ -66,7 +66,7 @@ def _papers(book: Book) -> list[str]:
 def _paper(book: Book, paper: str) -> str:
     head = f'<h2 id="{paper}">{escape(PAPERS[paper])}</h2>'
     some = [one for one in book.outcomes if one.item.paper == paper]
-    linked = {one.item.name for one in some if grids(one)}
+    linked = {one.item.name for one in some if grids(one, book.rates)}
     body = [
         _table(overview(book, paper), linked, paper),
         *(_item(book, one) for one in some if one.item.name in linked),
@@ -87,7 +87,7 @@ def _item(book: Book, outcome: Outcome) -> str:
         f"<h3>{escape(item.source)}</h3>",
         f"<p>{escape(item.claim)}</p>",
         f'<ul class="note">{said}</ul>' if said else "",
-        *(_table(grid) for grid in grids(outcome)),
+        *(_table(grid) for grid in grids(outcome, book.rates)),
         f'<p class="note">Left to run: {escape(left)}.</p>' if left else "",
     ]
     if item.kind == "experiment":

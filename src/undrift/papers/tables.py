@@ -17,6 +17,7 @@ LEGEND = (
     "Paper's mean ± sd; ours with a 95 % interval over seeds. "
     "✓ agrees, ✗ disagrees, ? cannot tell, ≁ not comparable, – not run"
 )
+LEFT = "left to run"
 NARROW = 6
 """rows of a paper's table up to which each is a column; else settings are"""
 
@@ -43,12 +44,16 @@ class Grid:
     lines: tuple[tuple[str, tuple[Entry, ...]], ...]
 
 
-def values_grid(outcome: Outcome) -> Grid | None:
+def values_grid(outcome: Outcome, rates: Rates) -> Grid | None:
     """Settings and rows, with the paper's values and ours; None if there is nothing in it."""
     item = outcome.item
     labels = list(dict.fromkeys(row.label for c in outcome.cells.values() for row in c.cell.rows))
     words = {(j.cell.cell.id, j.what): j.verdict.word for j in outcome.values if j.cell}
-    shown = {id: cell for id, cell in outcome.cells.items() if cell.run or id in item.printed}
+    shown = {
+        id: cell
+        for id, cell in outcome.cells.items()
+        if cell.run or (id in item.printed and not cell.cell.ours)
+    }
     if not shown:
         return None
 
@@ -60,12 +65,18 @@ def values_grid(outcome: Outcome) -> Grid | None:
         word = words.get((id, label), "") if ours else ""
         return Entry(_printed(printed) if printed else "", ours, word)
 
+    def left(cell: CellOutcome) -> Entry:
+        rate = rates.of_model(cell.full.rows[0].experiment.model)
+        return Entry(time_text(cell.left.hours(rate)) if cell.left.trials else "")
+
     if len(labels) <= NARROW:
         lines = [
-            (_setting(cell), tuple(entry(id, one) for one in labels)) for id, cell in shown.items()
+            (_setting(cell), (*(entry(id, one) for one in labels), left(cell)))
+            for id, cell in shown.items()
         ]
-        return Grid(("setting", *labels), tuple(lines))
+        return Grid(("setting", *labels, LEFT), tuple(lines))
     lines = [(label, tuple(entry(id, label) for id in shown)) for label in labels]
+    lines.append((LEFT, tuple(map(left, shown.values()))))
     return Grid(("row", *map(_setting, shown.values())), tuple(lines))
 
 
@@ -82,20 +93,22 @@ def costs_grid(outcome: Outcome) -> Grid:
 
 
 def claims_grid(outcome: Outcome) -> Grid | None:
-    """Every claim with its verdict, where something was run; None if nothing was."""
-    lines = [
-        (
-            one.what,
-            (
-                Entry(_setting(one.cell) if one.cell else ""),
-                Entry(_difference(outcome.item, one.verdict)),
-                Entry(ours=one.verdict.word, word=one.verdict.word),
-                Entry(one.verdict.why),
-            ),
+    """Every claim with its verdict; those that were not run anywhere in one line each."""
+    lines = []
+    waiting: dict[str, list[str]] = {}
+    for one in outcome.claims:
+        where = _setting(one.cell) if one.cell else ""
+        if one.verdict.word == NOT_RUN:
+            if not one.ours:
+                waiting.setdefault(one.what, []).append(where)
+            continue
+        verdict = Entry(ours=one.verdict.word, word=one.verdict.word)
+        lines.append(
+            (one.what, (Entry(where), Entry(_gap(one.verdict)), verdict, Entry(one.verdict.why)))
         )
-        for one in outcome.claims
-        if one.verdict.word != NOT_RUN
-    ]
+    for what, places in waiting.items():
+        where = places[0] if len(places) == 1 else f"{len(places)} settings"
+        lines.append((what, (Entry(where), Entry(), Entry(ours=NOT_RUN, word=NOT_RUN), Entry())))
     if not lines:
         return None
     return Grid(("claim", "setting", "difference", "verdict", "note"), tuple(lines))
@@ -115,7 +128,7 @@ def overview(book: Book, paper: str) -> Grid:
                     (Entry(one.item.claim), Entry(verdicts), Entry(price(one, book.rates))),
                 )
             )
-    return Grid(("item", "claim", "verdicts", "left to run"), tuple(lines))
+    return Grid(("item", "claim", "verdicts", LEFT), tuple(lines))
 
 
 def price(outcome: Outcome, rates: Rates) -> str:
@@ -162,9 +175,7 @@ def _ours(item: Item, row: RowOutcome) -> str:
     if found.interval:
         low, high = found.interval
         text += f" [{low:{digits}}, {high:{digits}}]"
-    chosen = ""
-    if len(row.row.algorithms) > 1:
-        chosen = f"({row.algorithm})"
+    chosen = f"({row.algorithm})" if len(row.row.algorithms) > 1 else ""
     seeds = "" if found.n >= item.seeds else f"({found.n} seeds)"
     return " ".join(filter(None, (text, seeds, failed, chosen)))
 
@@ -174,7 +185,7 @@ def digits_of(item: Item) -> str:
     return ".2f" if item.main[1].unit in ("%", "points") else ".3g"
 
 
-def _difference(item: Item, verdict: Verdict) -> str:
+def _gap(verdict: Verdict) -> str:
     gap = verdict.difference
     if gap is None:
         return ""
@@ -214,18 +225,18 @@ def in_latex(grid: Grid) -> str:
     )
 
 
-def grids(outcome: Outcome) -> list[Grid]:
+def grids(outcome: Outcome, rates: Rates) -> list[Grid]:
     """The tables of an item."""
     if outcome.item.kind == "cost":
         return [costs_grid(outcome)]
-    return [one for one in (values_grid(outcome), claims_grid(outcome)) if one]
+    return [one for one in (values_grid(outcome, rates), claims_grid(outcome)) if one]
 
 
 def paper_markdown(book: Book, paper: str) -> str:
     """All that is known of a paper, in Markdown."""
     parts = [f"# {PAPERS[paper]}", in_markdown(overview(book, paper)), LEGEND + "; * added by us."]
     for one in book.outcomes:
-        if one.item.paper == paper and (tables := grids(one)):
+        if one.item.paper == paper and (tables := grids(one, book.rates)):
             notes = "\n".join(f"- {note}" for note in one.item.notes)
             parts += [f"## {one.item.id}", f"{one.item.source}: {one.item.claim}", notes]
             parts += map(in_markdown, tables)
@@ -238,5 +249,7 @@ def paper_latex(book: Book, paper: str) -> str:
     parts = [r"% needs \usepackage{booktabs, amssymb}"]
     for one in book.outcomes:
         if one.item.paper == paper:
-            parts += [f"% {one.item.id}: {one.item.source}\n{in_latex(t)}" for t in grids(one)]
+            parts += [
+                f"% {one.item.id}: {one.item.source}\n{in_latex(t)}" for t in grids(one, book.rates)
+            ]
     return "\n\n".join(parts) + "\n"
