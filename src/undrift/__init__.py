@@ -58,7 +58,15 @@ if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
-    from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+    from undrift.federation.sampling import (
+        MD,
+        AdaFL,
+        Bernoulli,
+        Explicit,
+        OneClass,
+        RoundRobin,
+        Uniform,
+    )
     from undrift.measure.stopping import Budget, Patience, Target
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
@@ -146,6 +154,7 @@ _LATER = {
         "AdaFL",
         "Bernoulli",
         "Explicit",
+        "OneClass",
         "RoundRobin",
         "Uniform",
     ),
@@ -232,6 +241,7 @@ __all__ = [
     "Momentum",
     "MomentumSCAFFOLD",
     "Natural",
+    "OneClass",
     "Pachinko",
     "Part",
     "Patience",
