@@ -1,7 +1,7 @@
 """The first ten EMNIST letters, made small: principal components or images of 14 x 14 pixels.
 
-Both have 1,100 training images of each letter, the first ones of the files that are found, and all
-test images of these letters. `./letters.py:components` and `./letters.py:images` are data sets.
+Both have the first 1,100 training images of each letter in the files that are found, or fewer, and
+all test images of these letters. `./letters.py:components` and `./letters.py:images` are data sets.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ OF_EACH = 1100
 
 
 @cache
-def pixels() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pixels(of_each: int = OF_EACH) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Training images and labels, test images and labels; pixels from 0 to 1."""
     source = EMNIST("letters", first=LETTERS).load(0)
-    kept = [torch.nonzero(source.targets == k)[:OF_EACH, 0] for k in range(LETTERS)]
+    kept = [torch.nonzero(source.targets == k)[:of_each, 0] for k in range(LETTERS)]
     rows = torch.cat(kept).sort().values
     x, y = source.inputs[rows].float() / 255, source.targets[rows]
     return x, y, source.test_inputs.float() / 255, source.test_targets
@@ -42,9 +42,9 @@ def components(width: int = 40) -> Source:
 
 
 @cache
-def images() -> Source:
+def images(of_each: int = OF_EACH) -> Source:
     """Images of 14 x 14 pixels, each the mean of four, with mean 0 and standard deviation 1."""
-    x, y, test_x, test_y = pixels()
+    x, y, test_x, test_y = pixels(of_each)
     train, test = (nn.functional.avg_pool2d(part, 2) for part in (x, test_x))
     mean, scale = train.mean(), train.std()
     test = (test - mean) / scale
@@ -52,9 +52,9 @@ def images() -> Source:
 
 
 def cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Two 3x3 convolutions of 8 and 16 channels, each with pooling, and one dense layer."""
+    """Two 3x3 convolutions of 8 and 16 channels, each in steps of 2, and one dense layer."""
     return nn.Sequential(
-        *(nn.Conv2d(shape[0], 8, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Conv2d(8, 16, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(16 * 9, classes)),
+        *(nn.Conv2d(shape[0], 8, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(16 * 16, classes)),
     )

@@ -51,7 +51,7 @@ def effective_updates(square: Any, mean: Vector, cohort: int) -> float:
     cohort  p
     """
     length = float(mean @ mean)
-    return min(max(float(square) / length, 1.0), cohort) if length > 0 else float(cohort)
+    return min(max(float(square) / length, 1.0), float(cohort)) if length > 0 else float(cohort)
 
 
 def safe_beta(updates: float, cohort: int, age: Any) -> float:

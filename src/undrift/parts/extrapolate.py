@@ -71,11 +71,12 @@ class Extrapolate(Part):
         d, changes = self.inner.update(s, mean, round)
         beta, own = self.beta, Struct()
         if beta == "auto":
-            updates = effective_updates(mean.extrapolate.square, mean.raw, round.cohort)
-            beta, own = safe_beta(updates, round.cohort, mean.extrapolate.age), Struct(updates=updates)
+            told = mean.extrapolate
+            updates = effective_updates(told.square, mean.raw, round.cohort)
+            beta, own = safe_beta(updates, round.cohort, told.age), Struct(updates=updates)
         xbar = s.x - d
         h = beta * (s.xbar - xbar)
-        return d + h, changes | Struct(xbar=xbar, extrapolate=own | Struct(h=h, beta=beta))
+        return d + h, changes | Struct(xbar=xbar, extrapolate=Struct(h=h, beta=beta) | own)
 
     def correction(self, s: Struct) -> Vector:
         return s.extrapolate.h
