@@ -1,4 +1,4 @@
-"""Tables and figure of docs/autobeta.md from the results: `python experiments/autobeta/summary.py`.
+"""Tables and figure of docs/autobeta.md from the results: `python -m experiments.autobeta.summary`.
 
 explore.csv  seeds that rules and betas were chosen on
 confirm.csv  seeds that came after the choice
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 
-from run import HERE, SIZES, SKEWS, fixed, table, tuned
+from experiments.autobeta.run import HERE, SIZES, SKEWS, fixed, table, tuned
 
 from undrift.report.drawing import STYLE
 from undrift.report.palette import ink
