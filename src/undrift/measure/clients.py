@@ -16,6 +16,7 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine
 from undrift.federation.server import State, fresh_memory
 from undrift.rng import stream
+from undrift.training.sums import Sums
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer, Work, client_rounds
 from undrift.training.work import Local
@@ -35,13 +36,11 @@ class OwnScore:
     seed: int
     local: Local | None = None
 
-    def __call__(
-        self, trainer: Trainer, item: tuple[int, Tensor, Tensor]
-    ) -> tuple[float, int, int]:
+    def __call__(self, trainer: Trainer, item: tuple[int, Tensor, Tensor]) -> Sums:
         client, x, buffers = item
         rows = self.data.own_rows(client)
         if not len(rows):
-            return 0.0, 0, 0
+            return Sums()
         if self.local and self.data.sizes[client]:
             work = Work(self.t, client, self.seed, self.data, self.local, len(rows))
             got = client_rounds(Algorithm(), trainer, [(work, Struct())], Struct(x=x), buffers)[0]
@@ -129,7 +128,7 @@ class ClientMeter:
         """Loss and accuracy of each client, shape (2, clients); NaN if it has no samples."""
         job = OwnScore(self.data, state.t, self.seed, local)
         scores = self.engine.map(job, self.task, self.models(state, clients))
-        return np.array([self.task.rates(*score) for score in scores]).T
+        return np.array([self.task.rates(sums)[:2] for sums in scores]).T
 
 
 def spread(name: str, values: np.ndarray, *, least_is_worst: bool = True) -> dict[str, float]:
