@@ -11,7 +11,6 @@ import re
 import statistics
 
 from experiments.autobeta.run import HERE, SIZES, SKEWS, fixed, table, tuned
-
 from undrift.report.drawing import STYLE
 from undrift.report.palette import ink
 
@@ -190,21 +189,21 @@ def replace_part(text: str, name: str, lines: list[str]) -> str:
     return new
 
 
-def main() -> None:
+def page(text: str) -> str:
+    """The page with the tables of the results."""
     explore, confirm = read("explore.csv"), read("confirm.csv")
-    text = PAGE.read_text(encoding="utf-8")
-    parts: dict[str, list[str]] = {
-        "explored": comparison(explore, "letters", CHOSEN),
-        "rules": explored(explore),
-        "letters": [verdict(confirm, "letters", RULE), "", *comparison(confirm, "letters", RULE)],
-        "hard": hard(),
-    }
-    if cells(confirm, "cnn"):
-        parts["cnn"] = [verdict(confirm, "cnn", RULE), "", *comparison(confirm, "cnn", RULE)]
-    for name, lines in parts.items():
+    parts = {"explored": comparison(explore, "letters", CHOSEN), "rules": explored(explore)}
+    for task in "letters", "cnn":
+        if cells(confirm, task):
+            parts[task] = [verdict(confirm, task, RULE), "", *comparison(confirm, task, RULE)]
+    for name, lines in (parts | {"hard": hard()}).items():
         text = replace_part(text, name, lines)
-    PAGE.write_text(text, encoding="utf-8")
-    draw(confirm)
+    return text
+
+
+def main() -> None:
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    draw(read("confirm.csv"))
 
 
 if __name__ == "__main__":
