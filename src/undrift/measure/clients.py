@@ -123,6 +123,24 @@ class ClientMeter:
             for row in zip(*columns.values(), strict=True)
         ]
 
+    def validation(self, state: State) -> list[dict[str, Any]]:
+        """The results on the samples of every validation client, in rows.
+
+        Of clients that train alone, they are means over the models of `some`.
+        """
+        alone = self.algorithm.regime == "local"
+        models = [model[1:] for model in self.models(state, self.some if alone else [0])]
+        rows = []
+        for client, held in enumerate(self.data.held_out):
+            samples = (*self.data.take(held), self.data.transform)
+            scores = np.array([self.task.score(*model, *samples) for model in models])
+            loss, right, answers = scores.mean(0)
+            row = {"client": client, "samples": len(held), "answers": int(answers)}
+            if self.task.predicts:
+                row["right"] = float(right)
+            rows.append(row | {"loss": float(loss)})
+        return rows
+
     def _rates(
         self, state: State, clients: Iterable[int], local: Local | None = None
     ) -> np.ndarray:

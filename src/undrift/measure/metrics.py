@@ -166,7 +166,7 @@ class Meter:
             _, loss, accuracy = known[0]
             row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         chosen = self.algorithm.deploys
-        if len(self.data.held_out):
+        if self.data.held_out:
             held = self.evaluate(models[chosen], round.buffers, *self.data.validation)
             row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
         if self.data.own_tests:
@@ -181,7 +181,7 @@ class Meter:
         """The results of clients that train alone: means over their models, of some if many."""
         row = {f"{model}_{k}": math.nan for model in NOT_ALONE for k in ("loss", "accuracy")}
         sets = {"": self.data.test}
-        if len(self.data.held_out):
+        if self.data.held_out:
             sets["validation_"] = self.data.validation
         for name, samples in sets.items():
             models = self.clients.models(state, self.clients.some)

@@ -19,6 +19,7 @@ class RunFile(Enum):
     METRICS = "metrics.jsonl", "one row per algorithm, seed and evaluation, written as they come"
     COLUMNS = "metrics.parquet", "the same as columns, written when a session ends"
     CLIENTS = "clients.csv", "results of each client at the end of each trial, if asked for"
+    VALIDATION = "validation.csv", "sums over the samples of each validation client, at the end"
     PARTITION = "partition.json", "samples of each class per client, first seed"
     FAILURES = "failures.json", "trials that diverged, and why"
     LOG = "run.log", "what happened when"

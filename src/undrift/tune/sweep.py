@@ -126,7 +126,8 @@ def _write(folder: Path, done: list[Point]) -> None:
         found.append((point, score, tested(there, score)))
     lines = [
         {"algorithm": point.arm.label, "number": point.number, "settings": point.settings}
-        | {"metric": f"test {score.name}", "seeds": result["test"], "failures": result["failures"]}
+        | {"metric": f"test {score.name}", "seeds": result["test"]}
+        | {"validation": result["validation"], "failures": result["failures"]}
         | {"run": f"{TRIALS}/{point.name}"}
         for point, score, result in found
     ]
