@@ -1,4 +1,4 @@
-"""Runs the grid of "Which optimiser, which settings?": python experiments/which-optimiser/grid.py OUT
+"""Runs the grid of docs/howto/choosing.md: python experiments/which-optimiser/grid.py OUT
 
 One `undrift sweep` per cell, of 1, 5, 10 or all 100 training clients a round, and of labels from
 evenly spread to strongly skewed. Interrupted, the same command goes on.

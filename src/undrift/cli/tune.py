@@ -201,7 +201,7 @@ def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence
 
 def _show(events: Iterable[Event]) -> None:
     """A line for each result, and on a terminal what is under way."""
-    from undrift.tune.outcome import settings_text
+    from undrift.tune.tables import settings_text
 
     console = Console()
     status = console.status("") if console.is_terminal else nullcontext()

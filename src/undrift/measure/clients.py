@@ -129,16 +129,17 @@ class ClientMeter:
         Of clients that train alone, they are means over the models of `some`.
         """
         alone = self.algorithm.regime == "local"
-        models = [model[1:] for model in self.models(state, self.some if alone else [0])]
-        rows = []
+        models = list(self.models(state, self.some if alone else [0]))
+        rows: list[dict[str, Any]] = []
         for client, held in enumerate(self.data.held_out):
-            samples = (*self.data.take(held), self.data.transform)
-            scores = np.array([self.task.score(*model, *samples) for model in models])
-            loss, right, answers = scores.mean(0)
+            inputs, targets = self.data.take(held)
+            scores = [
+                self.task.score(x, buffers, inputs, targets, self.data.transform)
+                for _, x, buffers in models
+            ]
+            loss, right, answers = np.mean(scores, axis=0).tolist()
             row = {"client": client, "samples": len(held), "answers": int(answers)}
-            if self.task.predicts:
-                row["right"] = float(right)
-            rows.append(row | {"loss": float(loss)})
+            rows.append(row | ({"right": right} if self.task.predicts else {}) | {"loss": loss})
         return rows
 
     def _rates(

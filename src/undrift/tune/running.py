@@ -22,10 +22,9 @@ from undrift.system.lock import Lock
 from undrift.training.task import Task
 from undrift.tune.schedule import best, last_job, next_job
 from undrift.tune.search import draw, refuse_lacking, size
-from undrift.tune.store import Record, Result, Store
+from undrift.tune.store import FINAL, TRIALS, Record, Result, Store, trial_name
 from undrift.tune.study import Arm, Settings, Study, begin
 
-TRIALS, FINAL = "trials", "final"
 WAIT = 0.2
 """seconds between two looks at what other processes have done"""
 
@@ -178,11 +177,6 @@ class Desk:
                 claim = self.store.claim(name)
                 return Work(arm, name, made, claim, None, settings, made.rounds)
         return "wait" if waiting else "done"
-
-
-def trial_name(arm: Arm, number: int) -> str:
-    """The name of a trial's run directory."""
-    return f"{arm.name}-{number:04d}"
 
 
 def _done(here: Desk, work: Work, options: dict[str, Any]) -> Iterator[Event]:

@@ -19,6 +19,13 @@ from undrift.tune.space import Space
 from undrift.tune.study import Arm, Settings, lock
 
 JOURNAL = "journal.log"
+TRIALS, FINAL = "trials", "final"
+"""folders with a run directory for each trial, and for each setting that is run on fresh seeds"""
+
+
+def trial_name(arm: Arm, number: int) -> str:
+    """The name of a trial's run directory."""
+    return f"{arm.name}-{number:04d}"
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,14 @@ from undrift.runs.runner import run
 from undrift.system.files import replace_file
 from undrift.system.lock import Lock, holder
 from undrift.tune.knobs import knobs, refuse_unknown
-from undrift.tune.outcome import LEDGER, markdown, settings_text, tex
+from undrift.tune.outcome import LEDGER
 from undrift.tune.page import Figure, log_scale, write_page
-from undrift.tune.running import TRIALS, WAIT, tested, trial_name
+from undrift.tune.running import WAIT, tested
 from undrift.tune.search import grid
 from undrift.tune.space import space
+from undrift.tune.store import TRIALS, trial_name
 from undrift.tune.study import Arm, Settings, begin, lock
+from undrift.tune.tables import markdown, settings_text, tex
 
 
 @dataclass(frozen=True)
