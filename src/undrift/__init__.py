@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         SCAFFOLDm,
     )
     from undrift.checks.laws import LAWS, LawBroken, check_algorithm
-    from undrift.checks.replay import Plan, Snapshot, replay
+    from undrift.checks.plan import Plan
+    from undrift.checks.replay import Snapshot, replay
     from undrift.config import UndriftError
     from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
     from undrift.data import FederatedData
@@ -111,7 +112,8 @@ _LATER = {
             "TrimmedMean",
         ),
     ),
-    "undrift.checks.replay": ("Plan", "Snapshot", "replay"),
+    "undrift.checks.plan": ("Plan",),
+    "undrift.checks.replay": ("Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
     "undrift.runs.runner": ("Event", "run"),
     "undrift.runs.trial": ("Trial",),

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from undrift.checks.replay import Plan, Snapshot, replay
+from undrift.checks.plan import Plan
+from undrift.checks.replay import Snapshot, replay
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from tests.laws.play import play
 from tests.laws.reference import random_problem
-from undrift.checks.replay import Plan, Snapshot, replay
+from undrift.checks.plan import Plan
+from undrift.checks.replay import Snapshot, replay
 from undrift.core import RoundFacts, Struct, UndriftError, weighted_mean
 from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm

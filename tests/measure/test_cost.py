@@ -31,7 +31,9 @@ from undrift.measure.cost import (
     storage,
     vector_work,
 )
-from undrift.measure.cost_tables import (
+from undrift.models import MLP
+from undrift.optim import SGDm
+from undrift.papers.cost_tables import (
     ADJUSTMENTS,
     ALGORITHMS,
     OPTIMISERS,
@@ -45,8 +47,6 @@ from undrift.measure.cost_tables import (
     table,
     text,
 )
-from undrift.models import MLP
-from undrift.optim import SGDm
 from undrift.parts import ServerOpt
 from undrift.training.task import Task
 from undrift.training.work import Local

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from undrift.arithmetic import aligned
 from undrift.config import UndriftError
@@ -15,6 +15,8 @@ from undrift.later import Tensor, np, torch
 Transform: TypeAlias = "Callable[[Tensor, np.random.Generator | None], Tensor]"
 """Stored inputs of a batch to model inputs: scaling, and in local training, where a generator is
 given, augmentation."""
+
+SampleSet = Literal["test", "validation"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +92,7 @@ class FederatedData:
         sizes = sorted(set(self.sizes.tolist()))
         each = " to ".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:]))) or "no"
         parts = [f"{len(self)} clients with {each} samples", f"inputs {described(self.inputs)}"]
-        parts += [f"{len(_joined(self.held_out))} samples held out"] if self.held_out else []
+        parts += [f"{len(self.all_held_out)} samples held out"] if self.held_out else []
         return f"FederatedData({', '.join(parts)}, {len(self.test_targets)} to test on)"
 
     def _repr_html_(self) -> str:
@@ -106,7 +108,7 @@ class FederatedData:
         if self.targets.ndim == 1 and not self.targets.is_floating_point() and len(self.targets):
             facts["classes"] = self.label_counts.shape[1]
         if self.held_out:
-            facts["validation samples"] = f"{len(_joined(self.held_out)):,}"
+            facts["validation samples"] = f"{len(self.all_held_out):,}"
         facts["test samples"] = f"{len(self.test_targets):,}"
         return facts_table("FederatedData", facts, self.note)
 
@@ -154,10 +156,15 @@ class FederatedData:
         one = self.inputs[:1]
         return self.transform(one, None) if self.transform else one
 
+    @cached_property
+    def all_held_out(self) -> np.ndarray:
+        """Indices of the samples of all validation clients."""
+        return _joined(self.held_out)
+
     @property
     def validation(self) -> tuple[Tensor, Tensor, Transform | None]:
         """Stored inputs and targets of all validation clients, and the transform."""
-        return *self.take(_joined(self.held_out)), self.transform
+        return self.part_of("validation", slice(None))
 
     @property
     def test(self) -> tuple[Tensor, Tensor, Transform | None]:
@@ -172,6 +179,22 @@ class FederatedData:
         counts = np.zeros((len(self), int(self.targets.max()) + 1), dtype=np.int64)
         np.add.at(counts, (owners, labels), 1)
         return counts
+
+    def part_of(self, samples: SampleSet, part: slice) -> tuple[Tensor, Tensor, Transform | None]:
+        """Some of the common test samples, or of those of the validation clients."""
+        if samples == "validation":
+            return *self.take(self.all_held_out[part]), self.transform
+        return self.test_inputs[part], self.test_targets[part], self.transform
+
+    def count_of(self, samples: SampleSet) -> int:
+        """How many test or validation samples there are."""
+        return len(self.all_held_out if samples == "validation" else self.test_targets)
+
+    @cached_property
+    def test_label_counts(self) -> np.ndarray:
+        """Number of test samples per class."""
+        labels = self.test_targets.cpu().numpy().astype(np.int64).ravel()
+        return np.bincount(labels[labels >= 0], minlength=self.label_counts.shape[1])
 
     def to(self, device: str | torch.device) -> FederatedData:
         """The same data on another device."""

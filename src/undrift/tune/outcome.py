@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from undrift.report.estimate import Estimate
 from undrift.runs.columns import Floats
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, StudyFile
 from undrift.system.files import replace_file
 from undrift.tune.figures import figures
 from undrift.tune.noise import by_seed, estimate, gap, parts
 from undrift.tune.page import write_page
 from undrift.tune.schedule import best
-from undrift.tune.store import TRIALS, Record, trial_name
+from undrift.tune.store import Record, trial_name
 from undrift.tune.study import Arm
 from undrift.tune.tables import markdown, table, tex
 from undrift.tune.verdicts import said
@@ -23,7 +23,6 @@ from undrift.tune.verdicts import said
 if TYPE_CHECKING:
     from undrift.tune.running import Desk
 
-LEDGER = "ledger.jsonl"
 NEAR = 0.01
 """how much worse than the best is still about as good: one point of accuracy"""
 
@@ -99,7 +98,7 @@ def _parts(here: Desk, arm: Arm, record: Record) -> Floats | None:
     result = record.results.get(here.study.rungs[-1])
     if result is None or result.objective is None:
         return None
-    run = here.folder / TRIALS / trial_name(arm, record.number)
+    run = here.folder / StudyFile.TRIALS / trial_name(arm, record.number)
     return parts(run, result.objective, here.score)
 
 
@@ -128,10 +127,10 @@ def write_ledger(here: Desk) -> None:
             line["failure"] = record.last.failure
             line["rungs"] = {str(r): one.objective for r, one in sorted(record.results.items())}
             line["cost"] = record.last.cost
-            line["run"] = f"{TRIALS}/{trial_name(arm, record.number)}"
+            line["run"] = f"{StudyFile.TRIALS}/{trial_name(arm, record.number)}"
             lines.append(((record.number, place), line))
     text = "".join(json.dumps(line) + "\n" for _, line in sorted(lines, key=lambda one: one[0]))
-    replace_file(here.folder / LEDGER, text.encode())
+    replace_file(here.folder / StudyFile.LEDGER, text.encode())
 
 
 def best_file(folder: Path, arm: Arm) -> Path:

@@ -1,0 +1,196 @@
+"""`undrift paper`: the tables and figures of the papers, what they claim and what came out here."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.text import Text
+
+from undrift.cli.running import Options, show_json
+from undrift.cli.whole import Whole
+from undrift.config import UndriftError
+from undrift.papers.item import FOLDER, FULL, SMOKE, Cell, Item, items
+from undrift.system.lock import holder
+from undrift.system.signals import Terminated, terminable
+
+if TYPE_CHECKING:
+    from undrift.papers.results import Runs
+    from undrift.papers.running import Job
+
+paper_app = App(
+    name="paper", help="The tables and figures of the papers: claims, budgets, runs and verdicts."
+)
+
+Cells = Annotated[str, Parameter(negative="")]
+
+
+def own_results(results: Path | None) -> Path:
+    """The folder for results: in a clone the package's own, which is under version control."""
+    if results is not None:
+        return results
+    clone = FOLDER.parent.parent.name == "src" and (FOLDER.parents[2] / "pyproject.toml").exists()
+    return FOLDER if clone else Path("papers")
+
+
+@paper_app.command
+def run(
+    item: str,
+    *,
+    cells: Cells = "",
+    scale: str = FULL,
+    seeds: Whole | None = None,
+    out: Path = Path("runs"),
+    results: Path | None = None,
+    options: Options = Options(),
+) -> None:
+    """Run the cells of an item, or what is left of them, and collect their results.
+
+    Example: undrift paper run adabest/table2 --cells "emnist-l,cp=10%" --seeds 5 --data-dir DATA
+
+    Each cell is an ordinary run directory: `undrift resume`, `extend` and `report` work there.
+    Trials that are done in any run directory in --out, under whatever name, are not run again.
+    Stopped at any moment, the same command goes on.
+
+    Parameters
+    ----------
+    item
+        An item such as adabest/table2, or a pattern such as "fedglad/*"; `undrift paper list`.
+    cells
+        Which cells: parts of their ids with commas between, * and ? allowed. All if not given.
+    scale
+        full, or one of the item's smaller scales; smoke: two rounds on digits, collected nowhere.
+    seeds
+        Number of repetitions; as in the paper, or as the scale says, if not given.
+    out
+        Folder for the run directories.
+    results
+        Folder for the collected results; in a clone of undrift its own files if not given, else
+        ./papers.
+    """
+    from undrift.data.files.fetch import use_data_dir
+    from undrift.papers.results import Runs
+    from undrift.papers.running import client_rounds, jobs
+
+    use_data_dir(options.data_dir)
+    console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
+    todo: list[tuple[Item, Cell]] = []
+    for one, chosen in _chosen(item, cells, scale, seeds):
+        left = [cell for cell in chosen if jobs(one, cell, scale, runs)]
+        if len(left) < len(chosen):
+            _say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
+        _collect(console, one, chosen, scale, runs, results)
+        todo += [(one, cell) for cell in left]
+    work = [sum(map(client_rounds, cell.experiments())) for _, cell in todo]
+    begun = time.monotonic()
+    for place, (one, cell) in enumerate(todo):
+        done = sum(work[:place])
+        spent = time.monotonic() - begun
+        left_over = f"; about {_time(spent / done * sum(work[place:]))} left" if done else ""
+        for job in jobs(one, cell, scale, runs):
+            where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
+            _say(console, where, style="bold")
+            if process := holder(job.folder):
+                _say(console, f"skipped: process {process} is at it", style="yellow")
+                continue
+            _go(job, options)
+            runs.look(job.folder)
+        _collect(console, one, [cell], scale, runs, results)
+
+
+def _go(job: Job, options: Options) -> None:
+    """Run an experiment and show its progress."""
+    from undrift.cli.progress import show_progress
+    from undrift.runs.runner import run as go
+
+    happening = go(job.experiment, job.folder, **options.session())
+    try:
+        with terminable(), closing(happening):
+            if options.json_:
+                show_json(job.experiment, happening)
+            else:
+                show_progress(job.experiment, happening, job.folder)
+    except KeyboardInterrupt as stop:
+        sys.stderr.write("stopped; the same command goes on\n")
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
+
+
+@paper_app.command
+def collect(
+    item: str = "*",
+    *,
+    cells: Cells = "",
+    scale: str | None = None,
+    out: Path = Path("runs"),
+    results: Path | None = None,
+) -> None:
+    """Collect the results of trials that are done, and run nothing.
+
+    Example: undrift paper collect adabest/table2 --out runs
+
+    Parameters
+    ----------
+    item
+        An item or a pattern; all if not given.
+    cells
+        Which cells, as for `undrift paper run`.
+    scale
+        One scale; all if not given.
+    out
+        Folder with run directories.
+    results
+        Folder for the results, as for `undrift paper run`.
+    """
+    from undrift.papers.results import Runs
+
+    console, runs = Console(highlight=False), Runs(out)
+    for one in items(item):
+        for name in (FULL, *one.scales) if scale is None else (scale,):
+            if one.kind == "experiment":
+                most = max([one.seeds, *(found.seed + 1 for found in runs.trials.values())])
+                chosen = one.cells(name, most, cells)
+                _collect(console, one, chosen, name, runs, results)
+
+
+def _collect(
+    console: Console,
+    item: Item,
+    cells: Sequence[Cell],
+    scale: str,
+    runs: Runs,
+    results: Path | None,
+) -> None:
+    """Collect what is done, and say so if there is something new."""
+    from undrift.papers.results import collect, keep, results_file
+
+    folder = own_results(results)
+    if scale == SMOKE and results is None:
+        return
+    new = keep(item, *collect(item, cells, scale, runs), folder)
+    if new:
+        _say(console, f"{item.id}: {new} new results in {results_file(item, folder)}")
+
+
+def _chosen(item: str, cells: str, scale: str, seeds: int | None) -> list[tuple[Item, list[Cell]]]:
+    found = [one for one in items(item) if one.kind == "experiment"]
+    chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
+    if not any(some for _, some in chosen):
+        ids = [id for one in found for id in one.ids]
+        known = f"; the first are {', '.join(ids[:4])}" if ids else ""
+        raise UndriftError(f"{item} has no cell {cells!r} to run{known}")
+    return chosen
+
+
+def _time(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)
