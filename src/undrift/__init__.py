@@ -6,6 +6,7 @@ rounds         the generator that runs a federation
 run            the generator that runs an experiment in a folder, or what is left of it
 History        the numbers of rounds or run directories as a table, and plots of them
 replay         any algorithm on fully explicit inputs, for checking
+conform        any implementation of a method, in any code base, compared with the method
 check_algorithm  laws that every algorithm obeys, ours and yours
 """
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         MimeLite,
         SCAFFOLDm,
     )
+    from undrift.checks.conform import NonConforming, conform
     from undrift.checks.laws import LAWS, LawBroken, check_algorithm
     from undrift.checks.plan import Plan
     from undrift.checks.replay import Snapshot, replay
@@ -112,6 +114,7 @@ _LATER = {
             "TrimmedMean",
         ),
     ),
+    "undrift.checks.conform": ("NonConforming", "conform"),
     "undrift.checks.plan": ("Plan",),
     "undrift.checks.replay": ("Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
@@ -189,6 +192,7 @@ __all__ = [
     "Mime",
     "MimeLite",
     "Natural",
+    "NonConforming",
     "Pachinko",
     "Part",
     "Patience",
@@ -217,6 +221,7 @@ __all__ = [
     "Yogi",
     "algorithm",
     "check_algorithm",
+    "conform",
     "federate",
     "replay",
     "rounds",
