@@ -6,6 +6,7 @@ rounds         the generator that runs a federation
 run            the generator that runs an experiment in a folder, or what is left of it
 History        the numbers of rounds or run directories as a table, and plots of them
 replay         any algorithm on fully explicit inputs, for checking
+conform        any implementation of a method, in any code base, compared with the method
 check_algorithm  laws that every algorithm obeys, ours and yours
 """
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Scaffnew,
         SCAFFOLDm,
     )
+    from undrift.checks.conform import NonConforming, conform
     from undrift.checks.laws import LAWS, LawBroken, check_algorithm
     from undrift.checks.plan import Plan
     from undrift.checks.replay import Snapshot, replay
@@ -144,6 +146,7 @@ _LATER = {
             "TrimmedMean",
         ),
     ),
+    "undrift.checks.conform": ("NonConforming", "conform"),
     "undrift.checks.plan": ("Plan",),
     "undrift.checks.replay": ("Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
@@ -241,6 +244,7 @@ __all__ = [
     "Momentum",
     "MomentumSCAFFOLD",
     "Natural",
+    "NonConforming",
     "OneClass",
     "Pachinko",
     "Part",
@@ -271,6 +275,7 @@ __all__ = [
     "Yogi",
     "algorithm",
     "check_algorithm",
+    "conform",
     "federate",
     "replay",
     "rounds",
