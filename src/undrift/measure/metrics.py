@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm
-from undrift.data.federated import FederatedData, Transform
+from undrift.data.federated import FederatedData, SampleSet
 from undrift.engines import Engine
 from undrift.federation.rounds import Round, State
 from undrift.measure.clients import DECILES, ClientMeter
@@ -39,12 +39,11 @@ class Scoring:
 
     x: Tensor
     buffers: Tensor
-    inputs: Tensor
-    targets: Tensor
-    transform: Transform | None
+    data: FederatedData
+    samples: SampleSet
 
     def __call__(self, trainer: Trainer, part: slice) -> Sums:
-        some = (self.inputs[part], self.targets[part], self.transform)
+        some = self.data.part_of(self.samples, part)
         return trainer.task.score(self.x, self.buffers, *some)
 
 
@@ -153,8 +152,8 @@ class Meter:
         if "fedglad" in server:
             own = server.fedglad
             row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
-        if "beta" in server or "extrapolate" in server:
-            row["beta"] = (server if "beta" in server else server.extrapolate).beta
+        own = server.extrapolate if "extrapolate" in server else server
+        row |= {name: getattr(own, name) for name in ("beta", "updates") if name in own}
         regime = self.algorithm.regime
         if regime == "central":  # there are no clients
             row |= dict.fromkeys(OF_CLIENTS, math.nan)
@@ -167,12 +166,12 @@ class Meter:
         for name, x in models.items():
             known = [result for result in tested if torch.equal(result[0], x)]
             if not known:  # in many algorithms, cloud and aggregate are the same model
-                known = [(x, self.evaluate(x, round.buffers, *self.data.test))]
+                known = [(x, self.evaluate(x, round.buffers, "test"))]
                 tested += known
             row |= _named(f"{name}_", known[0][1])
         chosen = self.algorithm.deploys
-        if len(self.data.held_out):
-            held = self.evaluate(models[chosen], round.buffers, *self.data.validation)
+        if self.data.held_out:
+            held = self.evaluate(models[chosen], round.buffers, "validation")
             row |= _named("validation_", held)
         if self.data.own_tests:
             row |= self.clients.row(round.state)
@@ -185,12 +184,12 @@ class Meter:
     def _alone(self, state: State) -> dict[str, Any]:
         """The results of clients that train alone: means over their models, of some if many."""
         row = {k: v for model in NOT_ALONE for k, v in _named(f"{model}_", Rates()).items()}
-        sets = {"": self.data.test}
-        if len(self.data.held_out):
-            sets["validation_"] = self.data.validation
+        sets: dict[str, SampleSet] = {"": "test"}
+        if self.data.held_out:
+            sets["validation_"] = "validation"
         for name, samples in sets.items():
             models = self.clients.models(state, self.clients.some)
-            tested = [self.evaluate(x, buffers, *samples) for _, x, buffers in models]
+            tested = [self.evaluate(x, buffers, samples) for _, x, buffers in models]
             row |= _named(name, Rates(*np.mean(tested, axis=0).tolist()))
         if self.fairness or self.data.own_tests:
             row |= self.clients.row(state)
@@ -198,17 +197,10 @@ class Meter:
             row |= self.clients.personal_row(state)
         return row
 
-    def evaluate(
-        self,
-        x: Tensor,
-        buffers: Tensor,
-        inputs: Tensor,
-        targets: Tensor,
-        transform: Transform | None,
-    ) -> Rates:
+    def evaluate(self, x: Tensor, buffers: Tensor, samples: SampleSet) -> Rates:
         """Mean loss and accuracies, computed by all workers."""
-        scoring = Scoring(x, buffers, inputs, targets, transform)
-        sums = self.engine.map(scoring, self.task, _parts(len(targets)))
+        scoring = Scoring(x, buffers, self.data, samples)
+        sums = self.engine.map(scoring, self.task, _parts(self.data.count_of(samples)))
         return self.task.rates(sum(sums, Sums()))
 
     def spread(self, x: Tensor, buffers: Tensor) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from undrift.report.labels import short_names
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
 from undrift.runs.clients import read_clients
 from undrift.runs.columns import Floats, MetricsReader
+from undrift.runs.layout import RunFile
 from undrift.runs.reading import (
     FILES,
     Failure,
@@ -154,7 +155,7 @@ class Run:
     @cached_property
     def client_rows(self) -> list[dict[str, str]]:
         """The rows of clients.csv, as text."""
-        return read_clients(self.folder)
+        return read_clients(self.folder / RunFile.CLIENTS)
 
     @property
     def members(self) -> tuple[Run, ...]:
