@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,8 +107,7 @@ def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:
 def _list(kind: str, json_: bool) -> None:
     groups = {
         group: [
-            Described.of(name, thing)
-            for name, thing in sorted(names.items(), key=lambda one: one[0].lower())
+            _short(name, names) for name, _ in sorted(names.items(), key=lambda one: one[0].lower())
         ]
         for group, names in _groups(kind).items()
     }
@@ -133,6 +133,13 @@ def _list(kind: str, json_: bool) -> None:
         console.print(table)
         console.print()
     console.print(f"undrift list {kind} NAME: all about one of them", style="dim")
+
+
+def _short(name: str, names: Mapping[str, Callable[..., Any]]) -> Described:
+    """What there is to say of a name; of a second name, whose it is."""
+    about = Described.of(name, names[name])
+    first = next(one for one, thing in names.items() if thing is names[name])
+    return about if first == name else replace(about, description=f"Another name of {first}.")
 
 
 def _describe(kind: str, name: str, json_: bool) -> None:

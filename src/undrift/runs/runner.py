@@ -293,7 +293,7 @@ class TrialRun:
         else:
             self._save(trial, state)
             folder, clients = self.files.folder, trial.meter.clients
-            if trial.meter.personal or trial.data.own_tests:
+            if trial.meter.of_clients:
                 write_clients(folder / RunFile.CLIENTS, self.place, clients.table(state))
             if trial.data.held_out:
                 write_clients(folder / RunFile.VALIDATION, self.place, clients.validation(state))
