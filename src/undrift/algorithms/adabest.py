@@ -30,6 +30,7 @@ class AdaBest(BiasCorrection):
     `discount=False` drops 1/(t − t'_i); `prox` adds prox·mu_i(y − x); `plateau` shrinks beta when
     ||h|| stops falling.
 
+    Neutral: mu=0, beta=0.
     Cost: n kept by the server and by each client; n down (one number more if progressive), n up
     (two numbers more if auto).
     Deviations: h is stored to be reported, though θ̄ suffices; the paper announces a decay of beta
