@@ -273,7 +273,8 @@ class Item:
                 raise UndriftError(f"by must be one of the measures: {', '.join(self.measures)}")
             let = merged(let, row.get("let", {}))
             made = filled(merged(settings, row.get("settings", {})), let)
-            made = pruned(made) | {"algorithms": filled(texts, let), "seeds": [*range(seeds)]}
+            named_by = [_algorithm(text) for text in filled(texts, let)]
+            made = pruned(made) | {"algorithms": named_by, "seeds": [*range(seeds)]}
             if settings.get("data") == TINY["data"]:
                 made |= _few(made)
         with at("experiment"):
@@ -284,8 +285,6 @@ class Item:
 
 def _object(name: str, value: Any) -> Any:
     """The object that a setting's text names; each text is parsed once."""
-    if name == "algorithms":
-        return [_algorithm(one) for one in value]
     return _named(name, value) if name in TEXTS and isinstance(value, str) else value
 
 
