@@ -24,7 +24,7 @@ from undrift.experiment.registry import OPTIMISERS
 from undrift.federation.sampling import SAMPLERS
 from undrift.measure.stopping import STOPS
 from undrift.models import MODELS
-from undrift.papers.item import PAPERS
+from undrift.papers.catalogue import PAPERS
 from undrift.papers.judging import Book, summary
 from undrift.papers.tables import paper_markdown
 

@@ -13,7 +13,9 @@ import pytest
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
 from undrift.papers.budget import data_facts, trial_budget
-from undrift.papers.item import FOLDER, FULL, SMOKE, TINY, Item, item, items, matches, read_item
+from undrift.papers.catalogue import FOLDER, item, items, read_item
+from undrift.papers.item import FULL, SMOKE, TINY, Item
+from undrift.papers.layers import matches
 from undrift.papers.results import Runs, collect
 from undrift.papers.running import jobs
 from undrift.runs.runner import run
@@ -198,6 +200,16 @@ def reads(tmp_path: Path, text: str) -> Item:
         ("clients={n}", "clents={n}", "line 12: "),
         ('A = "fedavg"', 'A = "fedavgg"', "line 22: no algorithm is called 'fedavgg'"),
         ('A = "fedavg"', "A = { algorithms = 3 }", "line 22: no part of a row is called"),
+        (
+            'sampler = "Uniform(2)"',
+            'smapler = "Uniform(2)"',
+            "line 13: no setting is called 'smapler'",
+        ),
+        ("lr = 0.1", "lrr = 0.1", "line 16: no setting of local is called 'lrr'"),
+        ("[let]", "[axes.n.few]\nrouns = 3\n[let]", "line 19: no setting is called 'rouns'"),
+        ("[let]", "[axes.n]\nfew = 3\n[let]", "line 19: give a table of settings"),
+        ("[measures]", "seeds = 'x'\n[measures]", "line 6: seeds must be a int"),
+        ("[measures]", "[measures]\nx = 3", "line 7: 3 is not a measure"),
         ("[let]", "[lett]", "line 18: no setting is called 'lett'"),
         ("[rows]", "[printed]\nall = { C = 3 }\n\n[rows]", "line 22: no row is called 'C'"),
         (

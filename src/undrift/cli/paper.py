@@ -21,7 +21,8 @@ from undrift.cli.paper_shown import show_item
 from undrift.cli.running import Options, show_json
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
-from undrift.papers.item import FOLDER, FULL, KINDS, SMOKE, Cell, Item, items
+from undrift.papers.catalogue import FOLDER, items
+from undrift.papers.item import FULL, KINDS, SMOKE, Cell, Item
 from undrift.system.lock import holder
 from undrift.system.signals import Terminated, terminable
 
@@ -129,7 +130,7 @@ def show(
     results
         Folder with results of your own, as for `undrift paper run`.
     """
-    from undrift.papers.item import item as the_item
+    from undrift.papers.catalogue import item as the_item
 
     one = the_item(item)
     if toml:
