@@ -12,9 +12,10 @@ import pytest
 
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
+from undrift.papers import FOLDER, FULL, SMOKE
 from undrift.papers.budget import data_facts, trial_budget
-from undrift.papers.catalogue import FOLDER, item, items, read_item
-from undrift.papers.item import FULL, SMOKE, TINY, Item
+from undrift.papers.catalogue import item, items, read_item
+from undrift.papers.item import TINY, Item
 from undrift.papers.layers import matches
 from undrift.papers.results import Runs, collect
 from undrift.papers.running import jobs

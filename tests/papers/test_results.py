@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from undrift.cli.app import main
-from undrift.papers import judging
+from undrift.papers import SMOKE, judging
 from undrift.papers.catalogue import read_item
-from undrift.papers.item import SMOKE, Item
+from undrift.papers.item import Item
 from undrift.papers.judging import Book, outcome
 from undrift.papers.measures import measure
 from undrift.papers.page import write_page

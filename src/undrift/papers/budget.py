@@ -15,7 +15,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.later import torch
 from undrift.measure.cost import RoundCost, client_work, forward_flops
 from undrift.models import Model
-from undrift.papers.catalogue import FOLDER
+from undrift.papers import FOLDER
 from undrift.papers.item import Cell, Item
 from undrift.papers.results import Result
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from undrift.config import UndriftError, at, unknown
 from undrift.experiment.settings import SettingsFile
+from undrift.papers import FOLDER
 from undrift.papers.item import Item
 from undrift.papers.layers import merged
-
-FOLDER = Path(__file__).parent
 
 PAPERS = {
     "adabest": "AdaBest: minimizing client drift in federated learning via adaptive bias "

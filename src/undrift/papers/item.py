@@ -20,6 +20,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.experiment.settings import TEXTS, named
 from undrift.experiment.toml import Place
+from undrift.papers import FULL, SMOKE
 from undrift.papers.claims import Claim
 from undrift.papers.layers import Table, filled, matches, merged, pruned
 from undrift.papers.measures import Measure, measure
@@ -31,8 +32,6 @@ KINDS = {
     "open": "needs what is not measured",
 }
 """what an item is → what that means"""
-
-FULL, SMOKE = "full", "smoke"
 
 TINY: dict[str, Any] = {
     "data": "digits",
