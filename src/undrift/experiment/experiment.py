@@ -211,9 +211,9 @@ class Experiment(Config):
         from undrift.federation.rounds import require_quorum
         from undrift.keyed import Keyed
 
-        for made in self.algorithms:
-            require_quorum(made, self.sampler)
         task, data = self.prepare(self.seeds[0])
+        for made in self.algorithms:
+            require_quorum(made, self.sampler, len(data))
         for rule in self.stop:
             if isinstance(rule, Target) and not task.predicts:
                 self.refuse("there is no accuracy; use Patience, which judges losses", stop=rule)
