@@ -6,6 +6,7 @@ rounds         the generator that runs a federation
 run            the generator that runs an experiment in a folder, or what is left of it
 History        the numbers of rounds or run directories as a table, and plots of them
 replay         any algorithm on fully explicit inputs, for checking
+conform        any implementation of a method, in any code base, compared with the method
 check_algorithm  laws that every algorithm obeys, ours and yours
 """
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Scaffnew,
         SCAFFOLDm,
     )
+    from undrift.checks.conform import NonConforming, conform
     from undrift.checks.laws import LAWS, LawBroken, check_algorithm
     from undrift.checks.plan import Plan
     from undrift.checks.replay import Snapshot, replay
@@ -58,7 +60,15 @@ if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
-    from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+    from undrift.federation.sampling import (
+        MD,
+        AdaFL,
+        Bernoulli,
+        Explicit,
+        OneClass,
+        RoundRobin,
+        Uniform,
+    )
     from undrift.measure.stopping import Budget, Patience, Target
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
@@ -136,6 +146,7 @@ _LATER = {
             "TrimmedMean",
         ),
     ),
+    "undrift.checks.conform": ("NonConforming", "conform"),
     "undrift.checks.plan": ("Plan",),
     "undrift.checks.replay": ("Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
@@ -146,6 +157,7 @@ _LATER = {
         "AdaFL",
         "Bernoulli",
         "Explicit",
+        "OneClass",
         "RoundRobin",
         "Uniform",
     ),
@@ -232,6 +244,8 @@ __all__ = [
     "Momentum",
     "MomentumSCAFFOLD",
     "Natural",
+    "NonConforming",
+    "OneClass",
     "Pachinko",
     "Part",
     "Patience",
@@ -261,6 +275,7 @@ __all__ = [
     "Yogi",
     "algorithm",
     "check_algorithm",
+    "conform",
     "federate",
     "replay",
     "rounds",

@@ -77,7 +77,7 @@ def test_the_spread_of_accuracy_is_that_of_the_clients_one_by_one(
 def test_balanced_accuracy_is_measured_wherever_accuracy_is(engine: Engine) -> None:
     task, data = federation("classes")
     held = np.flatnonzero((data.targets != 1).numpy())[: PART + 50]  # one class is missing
-    data = replace(data, held_out=held, test_inputs=data.inputs, test_targets=data.targets)
+    data = replace(data, held_out=(held,), test_inputs=data.inputs, test_targets=data.targets)
     last = played(task, data)
     row = Meter(FedAvg(), task, data, RoundCost.of(FedAvg(), task, data.example), engine).row(last)
     for name, (inputs, targets, _) in {"": data.test, "validation_": data.validation}.items():

@@ -219,7 +219,8 @@ class Experiment(Config):
                 self.refuse("there is no accuracy; use Patience, which judges losses", stop=rule)
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))
-        self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
+        labels = data.label_counts if self.sampler.reads_labels else None
+        self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data)), labels))
         samples = int(data.sizes.sum())
         if self.local.fills and self.local.batch_size > samples:
             self.refuse(

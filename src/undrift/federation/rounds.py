@@ -108,7 +108,9 @@ def rounds(
         if available is not None:
             here = np.intersect1d(registered, _registered(available, t, len(data)))
             sizes = data.sizes[here]
-        cohort = sampler.draw(Urn(t, here, sizes, stream(seed, "cohort", t), state.attention))
+        labels = data.label_counts[here] if sampler.reads_labels else None
+        rng = stream(seed, "cohort", t)
+        cohort = sampler.draw(Urn(t, here, sizes, rng, state.attention, labels))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
             luck = stream(seed, "dropout", t).random(len(data))

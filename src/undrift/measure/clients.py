@@ -122,6 +122,27 @@ class ClientMeter:
             for row in zip(*columns.values(), strict=True)
         ]
 
+    def validation(self, state: State) -> list[dict[str, Any]]:
+        """The results on the samples of every validation client, in rows.
+
+        Of clients that train alone, they are means over the models of `some`.
+        """
+        alone = self.algorithm.regime == "local"
+        models = list(self.models(state, self.some if alone else [0]))
+        rows = []
+        for client, held in enumerate(self.data.held_out):
+            inputs, targets = self.data.take(held)
+            sums = [
+                self.task.score(x, buffers, inputs, targets, self.data.transform)
+                for _, x, buffers in models
+            ]
+            row: dict[str, Any] = {"client": client, "samples": len(held)}
+            row["answers"] = sums[0].total.total()
+            if self.task.predicts:
+                row["right"] = sum(one.right.total() for one in sums) / len(sums)
+            rows.append(row | {"loss": sum(one.loss for one in sums) / len(sums)})
+        return rows
+
     def _rates(
         self, state: State, clients: Iterable[int], local: Local | None = None
     ) -> np.ndarray:

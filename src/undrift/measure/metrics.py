@@ -147,8 +147,8 @@ class Meter:
         if "fedglad" in server:
             own = server.fedglad
             row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
-        if "beta" in server or "extrapolate" in server:
-            row["beta"] = (server if "beta" in server else server.extrapolate).beta
+        own = server.extrapolate if "extrapolate" in server else server
+        row |= {name: getattr(own, name) for name in ("beta", "updates") if name in own}
         regime = self.algorithm.regime
         if regime == "central":  # there are no clients
             row |= dict.fromkeys(OF_CLIENTS, math.nan)
@@ -165,7 +165,7 @@ class Meter:
                 tested += known
             row |= _named(f"{name}_", known[0][1])
         chosen = self.algorithm.deploys
-        if len(self.data.held_out):
+        if self.data.held_out:
             held = self.evaluate(models[chosen], round.buffers, "validation")
             row |= _named("validation_", held)
         if self.data.own_tests:
@@ -180,7 +180,7 @@ class Meter:
         """The results of clients that train alone: means over their models, of some if many."""
         row = {k: v for model in NOT_ALONE for k, v in _named(f"{model}_", Rates()).items()}
         sets: dict[str, SampleSet] = {"": "test"}
-        if len(self.data.held_out):
+        if self.data.held_out:
             sets["validation_"] = "validation"
         for name, samples in sets.items():
             models = self.clients.models(state, self.clients.some)
