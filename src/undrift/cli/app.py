@@ -92,6 +92,10 @@ COMMANDS = {
         "check:check",
         "Check an algorithm, yours or ours, against the laws that every algorithm must obey.",
     ),
+    "conform": (
+        "conform:conform",
+        "Compare an implementation of a method, in any code base, with the method itself.",
+    ),
     "profile": ("profile:profile", "Show where the time of an experiment's rounds goes."),
     "cost": (
         "cost:cost",

@@ -147,8 +147,8 @@ class Meter:
         if "fedglad" in server:
             own = server.fedglad
             row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
-        if "beta" in server or "extrapolate" in server:
-            row["beta"] = (server if "beta" in server else server.extrapolate).beta
+        own = server.extrapolate if "extrapolate" in server else server
+        row |= {name: getattr(own, name) for name in ("beta", "updates") if name in own}
         regime = self.algorithm.regime
         if regime == "central":  # there are no clients
             row |= dict.fromkeys(OF_CLIENTS, math.nan)

@@ -298,6 +298,14 @@ _TABLE = (
         scale="log",
     ),
     Quantity(
+        "updates",
+        "Cohorts",
+        "Effective number of updates",
+        "From 1 (all agree) to the clients of the round; only where beta is chosen by it.",
+        symbol="G",
+        digits=".2f",
+    ),
+    Quantity(
         "factor",
         "Cohorts",
         "Factor of FedGLAD",

@@ -12,14 +12,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, at, shortened, unknown
 from undrift.core import Algorithm
 from undrift.experiment.experiment import Experiment
-from undrift.experiment.settings import SettingsFile, named
+from undrift.experiment.registry import algorithm
+from undrift.experiment.settings import TEXTS, SettingsFile, named
 from undrift.papers.claims import Claim
 from undrift.papers.measures import Measure, measure
 
@@ -57,7 +58,7 @@ TINY: dict[str, Any] = {
 """changes of the scale "smoke": two rounds on digits, to see that a command works; cohorts and
 validation clients are few then, too"""
 
-OWN = ("let", "rows", "note", "seeds")
+OWN = ("let", "rows", "note", "ours", "seeds")
 """what options and scales may hold beside settings of the experiment"""
 
 Table = dict[str, Any]
@@ -93,6 +94,13 @@ class Cell:
     id: str
     rows: tuple[Row, ...]
     note: str = ""
+    ours: bool = False
+    """whether the paper does not have this setting"""
+
+    def only(self, patterns: Sequence[str]) -> Cell:
+        """The cell with some of its rows."""
+        kept = [row for row in self.rows if any(fnmatchcase(row.label, one) for one in patterns)]
+        return replace(self, rows=tuple(kept))
 
     def trials(self) -> Iterator[tuple[Row, Algorithm, int]]:
         """All trials, by row, algorithm and seed."""
@@ -127,7 +135,9 @@ class Item:
     tolerance  how far a value may be from the printed one, in units of that
     printed    cell → row → printed mean, and its standard deviation or None
     scales     name → changes that keep the claim testable at less cost
-    only       patterns of the cells that exist, if not all combinations do
+    only_cells, only_rows   patterns of the cells and rows that exist, if not all do
+    like       another item of the paper, whose settings this one changes: experiment, let, axes,
+               rows and scales are merged, other entries are taken over unless given
     table      name of a cost table
     held       what stands for the item, where there is nothing to run
     why        why an item is open
@@ -149,7 +159,9 @@ class Item:
     tolerance: float = 1.0
     printed: dict[str, Any] = field(default_factory=dict)
     scales: dict[str, Table] = field(default_factory=dict)
-    only: Sequence[str] = ()
+    only_cells: Sequence[str] = ()
+    only_rows: Sequence[str] = ("*",)
+    like: str = ""
     table: str = ""
     held: str = ""
     why: str = ""
@@ -170,12 +182,13 @@ class Item:
                 self.measures[name] = measure(text)
         if not self.measures:
             raise UndriftError("measures must be given, such as accuracy = \"Last('accuracy')\"")
+        cells = {cell.id: cell for cell in self.cells()}
+        labels = {row.label for cell in cells.values() for row in cell.rows}
         made = []
         for place, claim in enumerate(self.claims):
             with at("claims", place):
-                made.append(Claim.of(claim, self.rows, self.measures))
+                made.append(Claim.of(claim, labels, self.measures))
         object.__setattr__(self, "claims", tuple(made))
-        cells = {cell.id: cell for cell in self.cells()}
         for id, values in self.printed.items():
             with at("printed", id):
                 if id not in cells:
@@ -206,9 +219,10 @@ class Item:
     def _options(self) -> list[tuple[str, list[Table]]]:
         """Id of each cell, and its options."""
         found = []
-        for choice in itertools.product(*(axis.items() for axis in self.axes.values())):
+        axes = [axis.items() for axis in self.axes.values() if axis]
+        for choice in itertools.product(*axes):
             id = ",".join(name for name, _ in choice) or "all"
-            if not self.only or any(matches(id, pattern) for pattern in self.only):
+            if not self.only_cells or any(matches(id, pattern) for pattern in self.only_cells):
                 found.append((id, [option for _, option in choice]))
         return found
 
@@ -236,8 +250,12 @@ class Item:
             let = merged(let, layer.get("let", {}))
             rows = merged(rows, layer.get("rows", {}))
             notes += [layer["note"]] if "note" in layer else []
-        made = [self._row(label, row, settings, let, seeds) for label, row in rows.items() if row]
-        return Cell(id, tuple(made), " ".join(notes))
+        made = [
+            self._row(label, row, settings, let, seeds)
+            for label, row in rows.items()
+            if any(fnmatchcase(label, pattern) for pattern in self.only_rows)
+        ]
+        return Cell(id, tuple(made), " ".join(notes), any(layer.get("ours") for layer in layers))
 
     def _row(self, label: str, row: Any, settings: Table, let: Table, seeds: int) -> Row:
         row = {"algorithm": row} if isinstance(row, str) else row
@@ -259,8 +277,19 @@ class Item:
             if settings.get("data") == TINY["data"]:
                 made |= _few(made)
         with at("experiment"):
+            made = {name: _object(name, value) for name, value in made.items()}
             experiment = Experiment(**made)
         return Row(label, experiment, row.get("by", ""), row.get("ours", False))
+
+
+def _object(name: str, value: Any) -> Any:
+    """The object that a setting's text names; each text is parsed once."""
+    if name == "algorithms":
+        return [_algorithm(one) for one in value]
+    return _named(name, value) if name in TEXTS and isinstance(value, str) else value
+
+
+_named, _algorithm = cache(named), cache(algorithm)
 
 
 def _few(settings: Table) -> Table:
@@ -282,7 +311,7 @@ def merged(old: Table, new: Mapping[str, Any]) -> Table:
     """Tables merged into one; values of the second replace those of the first."""
     both = dict(old)
     for key, value in new.items():
-        inner = old.get(key)
+        inner = old.get(key) if value else None
         both[key] = (
             merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
         )
@@ -313,16 +342,39 @@ def filled(value: Any, let: Mapping[str, Any]) -> Any:
         return let[name]
 
     if whole := re.fullmatch(r"\{(\w+)\}", value):
-        return known(whole[1])
-    return re.sub(r"\{(\w+)\}", lambda found: str(known(found[1])), value)
+        return filled(known(whole[1]), let)
+    return re.sub(r"\{(\w+)\}", lambda found: str(filled(known(found[1]), let)), value)
+
+
+MERGED = ("experiment", "let", "axes", "rows", "scales")
+TAKEN = ("measures", "seeds", "tolerance", "only_cells", "only_rows")
+"""entries of an item that another one which is like it builds on, and takes over if it has none"""
 
 
 def read_item(path: Path) -> Item:
     """The item in a file; an error begins with its line."""
-    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Item)}
-    known.pop("paper"), known.pop("name")
-    file = SettingsFile(path, known)
+    file = _settings(path)
     return file.build(lambda **given: Item(paper=path.parent.name, name=path.stem, **given))
+
+
+def _settings(path: Path) -> SettingsFile:
+    """The entries of a file, with those of the item that it is like."""
+    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Item)}
+    known = {name: must for name, must in known.items() if name not in ("paper", "name")}
+    file = SettingsFile(path, known)
+    if like := file.values.get("like"):
+        other = path.with_name(f"{like}.toml")
+        with file.blame(), at("like"):
+            if not other.is_file():
+                raise UndriftError(f"there is no {other.name} beside it")
+        base = _settings(other).values
+        file.values |= {
+            name: base[name] for name in TAKEN if name not in file.values and name in base
+        }
+        file.values |= {
+            name: merged(base.get(name, {}), file.values.get(name, {})) for name in MERGED
+        }
+    return file
 
 
 def paths(paper: str) -> list[Path]:

@@ -137,8 +137,19 @@ class Correlation(Plain):
         return float(np.corrcoef(pair)[0, 1])
 
 
+@dataclass(frozen=True)
+class Apart(Plain):
+    """Largest over smallest value of a list, such as one of parameter groups; mean over rounds."""
+
+    def of(self, curve: TrialRecord) -> float:
+        values = curve.lists.get(self.metric)
+        if values is None or not values.size:
+            return math.nan
+        return float((values.max(axis=1) / values.min(axis=1)).mean())
+
+
 MEASURES = {
-    made.__name__: made for made in (Last, At, Mean, Best, Growth, Fall, Spread, Correlation)
+    made.__name__: made for made in (Last, At, Mean, Best, Growth, Fall, Spread, Correlation, Apart)
 }
 
 
