@@ -54,8 +54,8 @@ def list_(
 
     Example: undrift list algorithms adabest
 
-    With a name: what it does, its parameters with their defaults and ranges, what an algorithm
-    costs, and the paper. It may be your own, ./mine.py:Half.
+    With a name: what it does, its parameters with their defaults, ranges and what `undrift tune`
+    searches, what an algorithm costs, and the paper. It may be your own, ./mine.py:Half.
 
     Parameters
     ----------
@@ -160,10 +160,12 @@ def _describe(kind: str, name: str, json_: bool) -> None:
     console.print(name, style="bold")
     console.print(about.description or "There is no docstring.")
     if about.parameters:
-        table = Table("parameter", "default", "values", box=None, pad_edge=False)
+        tuned = any(one.tune for one in about.parameters)
+        heads = ("parameter", "default", "values", *(["tuned over"] if tuned else []))
+        table = Table(*heads, box=None, pad_edge=False)
         for one in about.parameters:
             default = "must be given" if one.default is REQUIRED else repr(one.default)
-            table.add_row(*map(Text, (one.name, default, one.values)))
+            table.add_row(*map(Text, (one.name, default, one.values, one.tune)[: len(heads)]))
         console.print()
         console.print(table)
     if costs:

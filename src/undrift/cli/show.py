@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from undrift.cli.study_shown import print_files, show_study, study_row
 from undrift.config import UndriftError, shortened
 from undrift.measure.quantities import QUANTITIES, Quantity
 from undrift.report import Run, read_run
@@ -32,7 +33,7 @@ from undrift.report.terminal import TerminalTable
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix, span
 from undrift.runs.columns import Floats
-from undrift.runs.layout import HOLDS, RunFile
+from undrift.runs.layout import HOLDS, RunFile, is_study, study_runs
 from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
 
@@ -48,8 +49,11 @@ def show(run: Path) -> None:
     Parameters
     ----------
     run
-        Run directory; `undrift ls` lists them.
+        Run directory, `undrift ls` lists them; or the folder of a study or sweep.
     """
+    if is_study(run):
+        show_study(run)
+        return
     found = read_run(run)
     if found.arms[0].fork:
         found = traced(found, beside(run))
@@ -72,12 +76,7 @@ def show(run: Path) -> None:
         for seed, rule in arm.stops.items():
             where = f"{arm.label}, seed {seed}, stopped after round {arm.curves[seed].rounds[-1]}"
             console.print(Text(printable(f"{where}: {rule}")))
-    files = Table(box=None, show_header=False, pad_edge=False)
-    for path in sorted(run.iterdir()):
-        if not path.name.startswith("."):
-            files.add_row(Text(printable(path.name)), HOLDS.get(path.name, ""))
-    console.print(Text(f"in {printable(run)}:"), soft_wrap=True)
-    console.print(files)
+    print_files(console, run, HOLDS)
 
 
 def ls(
@@ -91,19 +90,23 @@ def ls(
 
     Runs of the same data and algorithms are told apart by the settings in which they differ.
     A trial is one algorithm on one seed; rounds are means over trials. The best accuracy (or RMSE,
-    where there are no classes) is that of the best algorithm, averaged over its seeds.
+    where there are no classes) is that of the best algorithm, averaged over its seeds. Of a study
+    or sweep, trials are those that were begun; its own folder lists their runs.
 
     Parameters
     ----------
     folder
-        Folder that holds run directories.
+        Folder that holds run directories, or that of a study or sweep.
     json_
         Print JSON.
     """
     if not is_folder(folder):
         shown = shortened(str(folder))
         raise UndriftError(f"{shown} is not a folder; give the one that holds your runs")
-    found = [one for path in (folder, *_within(folder)) if (one := _row(path))]
+    studies = [] if is_study(folder) else [path for path in _within(folder) if is_study(path)]
+    within = study_runs(folder) if is_study(folder) else _within(folder)
+    found = [one for path in (folder, *within) if (one := _row(path))]
+    found += [(study_row(path), None) for path in studies]
     found.sort(key=lambda one: one[0]["age_seconds"])
     rows = [row for row, _ in found]
     known = [(row, run) for row, run in found if run is not None]
@@ -142,6 +145,8 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
     name, age = printable(row["name"]), span(row["age_seconds"])
     if "error" in row:
         return (name, row["state"], "", "", "", age)
+    if "kind" in row:
+        return (name, row["state"], str(row["trials"]), "", "", age)
     trials, rounds = (f"{row[done]}/{row[of]}" for done, of in _COUNTS)
     return (name, row["state"], trials, rounds, row["best"], age)
 
@@ -149,7 +154,7 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
 def _about(row: dict[str, Any]) -> Text:
     if "error" in row:
         return Text(printable(row["error"]), "red")
-    left = row["seconds_left"]
+    left = row.get("seconds_left")
     return Text(printable(row["about"]) + ("" if left is None else f"; {span(left)} left"))
 
 
