@@ -200,7 +200,7 @@ def test_a_deviation_has_round_quantity_equation_and_numbers() -> None:
     assert states.equation == "c ← c + (1/N) Σ_P Δc_i"
     np.testing.assert_allclose(states.found, -np.array(states.expected))
     assert found["changing cohorts"].round == 2
-    with pytest.raises(NonConforming, match="y − x for x − y in the new control variate"):
+    with pytest.raises(NonConforming, match="y − x for x − y, in the new control variate"):
         report.check()
 
 

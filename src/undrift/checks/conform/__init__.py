@@ -152,7 +152,8 @@ def _require_shapes(
 
 def _told(error: Exception) -> str:
     last = extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in line {last.lineno} of {Path(last.filename).name}: {error}"
+    reason, *_ = str(error).splitlines() or [""]
+    return f"{type(error).__name__} in line {last.lineno} of {Path(last.filename).name}: {reason}"
 
 
 def _name(adapter: Any) -> str:

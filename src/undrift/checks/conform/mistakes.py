@@ -51,7 +51,7 @@ def _differs(mistake: Mistake, rule: type[Rule]) -> bool:
     return all(getattr(rule, key) != vars(mistake)[key] for key in ATTRIBUTES & pieces(mistake))
 
 
-ATTRIBUTES = {"weights", "option", "form"}
+ATTRIBUTES = {"weights", "option", "form", "scale"}
 
 
 def pieces(mistake: Mistake) -> set[str]:
@@ -249,41 +249,41 @@ class CohortForN(Rule):
 class PullNotSquared(Rule):
     """(μ/2) ||y − x|| without its square: a constant pull instead of μ (y − x)."""
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         length = float(np.linalg.norm(y - self.x))
-        return super().pull(y) / (2 * length) if length else self.zero
+        return super().pull(i, y) / (2 * length) if length else self.zero
 
 
 @of(FedProx, FedDyn)
 class PullNotSquaredNorHalved(Rule):
     """μ ||y − x|| without square and ½: a constant pull instead of μ (y − x)."""
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         length = float(np.linalg.norm(y - self.x))
-        return super().pull(y) / length if length else self.zero
+        return super().pull(i, y) / length if length else self.zero
 
 
 @of(FedProx, FedDyn)
 class PullTwice(Rule):
     """μ ||y − x||² without its ½: a pull of 2 μ (y − x)."""
 
-    def pull(self, y: Vector) -> Vector:
-        return 2 * super().pull(y)
+    def pull(self, i: int, y: Vector) -> Vector:
+        return 2 * super().pull(i, y)
 
 
 @of(FedProx, FedDyn)
 class PullHalf(Rule):
     """half the pull, (μ/2) (y − x)."""
 
-    def pull(self, y: Vector) -> Vector:
-        return super().pull(y) / 2
+    def pull(self, i: int, y: Vector) -> Vector:
+        return super().pull(i, y) / 2
 
 
 @of(FedProx, FedDyn)
 class NoPull(Rule):
     """the pull μ (y − x) missing from local steps (or without a gradient)."""
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         return self.zero
 
 
@@ -291,24 +291,24 @@ class NoPull(Rule):
 class PullSign(Rule):
     """a push −μ (y − x) away from x."""
 
-    def pull(self, y: Vector) -> Vector:
-        return -super().pull(y)
+    def pull(self, i: int, y: Vector) -> Vector:
+        return -super().pull(i, y)
 
 
 @of(FedProx, FedDyn)
 class PullWithoutY(Rule):
     """−μ x instead of μ (y − x): the term μ y is missing."""
 
-    def pull(self, y: Vector) -> Vector:
-        return super().pull(self.zero)
+    def pull(self, i: int, y: Vector) -> Vector:
+        return super().pull(i, self.zero)
 
 
 @of(FedProx, FedDyn)
 class PullToZero(Rule):
     """μ y, a weight decay, instead of μ (y − x)."""
 
-    def pull(self, y: Vector) -> Vector:
-        return super().pull(self.x + y)
+    def pull(self, i: int, y: Vector) -> Vector:
+        return super().pull(i, self.x + y)
 
 
 # SCAFFOLD
@@ -316,7 +316,7 @@ class PullToZero(Rule):
 
 @of(Scaffold)
 class PathSign(Scaffold):
-    """y − x for x − y in the new control variate."""
+    """the opposite sign, y − x for x − y, in the new control variate."""
 
     def path(self, i: int) -> Vector:
         return -super().path(i)
@@ -410,8 +410,31 @@ class NoAge(AdaBest):
 class AddedPull(AdaBest):
     """FedDyn's pull μ (y − x) added to AdaBest's local steps."""
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         return self.mu * (y - self.x)
+
+
+@of(FedDyn, AdaBest)
+class ScaledBySamples(Rule):
+    """μ_i = μ n̄/n_i, n̄ the mean number of samples, instead of μ."""
+
+    scale = "oracle"
+
+
+@of(AdaBest)
+class ScaledByBatch(AdaBest):
+    """μ_i = μ · epochs · m̄/n_i, m̄ the mean size of the mini-batches so far, instead of μ."""
+
+    sizes: Sequence[float] = ()
+
+    def train(self, i: int) -> Vector:
+        y = super().train(i)
+        self.sizes = [*self.sizes, self.clients[i].n / len(self.batches[i])]
+        return y
+
+    def strength(self, i: int) -> float:
+        mean = sum(self.sizes) / max(len(self.sizes), 1)
+        return self.mu * self.epochs * mean / self.clients[i].n
 
 
 @of(AdaBest)
@@ -430,9 +453,9 @@ class FromCloudModel(AdaBest):
 class ScalesNormalised(FedNova):
     """scales w_i τ/K_i divided by their sum, so that τ cancels."""
 
-    def scale(self, i: int) -> float:
-        return super().scale(i) / sum(
-            self.share(j) * super(ScalesNormalised, self).scale(j) for j in self.P
+    def factor(self, i: int) -> float:
+        return super().factor(i) / sum(
+            self.share(j) * super(ScalesNormalised, self).factor(j) for j in self.P
         )
 
 
@@ -441,7 +464,7 @@ class ScaledModels(FedNova):
     """scales w_i τ/K_i, which do not sum to one, as weights of models instead of updates."""
 
     def step(self, d: Vector) -> Vector:
-        mean: Vector = self.mean({i: self.scale(i) * y for i, y in self.y.items()})
+        mean: Vector = self.mean({i: self.factor(i) * y for i, y in self.y.items()})
         return mean
 
 

@@ -38,6 +38,8 @@ class Rule:
     """whether scaling the problem scales the result"""
     weights = "samples"
     server_lr = 1.0
+    scale = "none"
+    mu = 0.0
 
     def start(self, x0: Vector, clients: Sequence[Quadratic], **settings: float) -> None:
         self.x, self.clients, self.t = x0, clients, 0
@@ -81,15 +83,20 @@ class Rule:
         """What is asked of clients before they train."""
 
     def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
-        return self.clients[i].grad(y, rows) + self.correction(i) + self.pull(y)
+        return self.clients[i].grad(y, rows) + self.correction(i) + self.pull(i, y)
 
     def correction(self, i: int) -> Vector:
         """What is added to all gradients of a client in a round."""
         return self.zero
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         """What depends on where the client is."""
         return self.zero
+
+    def strength(self, i: int) -> float:
+        """μ_i."""
+        n = [client.n for client in self.clients]
+        return self.mu * (sum(n) / len(n) / n[i] if self.scale == "oracle" else 1.0)
 
     def learn(self, i: int) -> None:
         """The states of a client that trained."""
@@ -156,9 +163,8 @@ class FedProx(Rule):
     settings: ClassVar = {"mu": 0.3}
     optional: ClassVar = {}
     neutral: ClassVar = {"mu": 0.0}
-    mu: float
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         return self.mu * (y - self.x)
 
 
@@ -185,16 +191,14 @@ class Scaffold(Rule):
         return self.c - self.c_i[i]
 
     def path(self, i: int) -> Vector:
-        """The mean direction of the local path."""
+        """The mean direction of the local path; with option 1, the gradient at x."""
+        if self.option == 1:
+            return self.clients[i].grad(self.x)
         return self.g[i] / (self.K(i) * self.eta())
 
     def control(self, i: int) -> Vector:
         """c_i⁺."""
-        return (
-            self.c_i[i] - self.c + self.path(i)
-            if self.option == 2
-            else self.clients[i].grad(self.x)
-        )
+        return self.path(i) if self.option == 1 else self.c_i[i] - self.c + self.path(i)
 
     def learn(self, i: int) -> None:
         new = self.control(i)
@@ -220,16 +224,15 @@ class FedDyn(Rule):
     settings: ClassVar = {"mu": 0.3}
     optional: ClassVar = {}
     weights = "uniform"
-    mu: float
 
     def prepare(self) -> None:
         self.h, self.a_i = self.zero, self.each()
 
     def correction(self, i: int) -> Vector:
-        return -self.mu * self.a_i[i]
+        return -self.strength(i) * self.a_i[i]
 
-    def pull(self, y: Vector) -> Vector:
-        return self.mu * (y - self.x)
+    def pull(self, i: int, y: Vector) -> Vector:
+        return self.strength(i) * (y - self.x)
 
     def learn(self, i: int) -> None:
         self.a_i = self.a_i | {i: self.a_i[i] + self.g[i]}
@@ -254,7 +257,6 @@ class AdaBest(Rule):
     optional: ClassVar = {}
     neutral: ClassVar = {"mu": 0.0, "beta": 0.0}
     weights = "uniform"
-    mu: float
     beta: float
 
     def prepare(self) -> None:
@@ -262,7 +264,7 @@ class AdaBest(Rule):
         self.seen = dict.fromkeys(self.h_i, 0)
 
     def correction(self, i: int) -> Vector:
-        return -self.mu * self.h_i[i]
+        return -self.strength(i) * self.h_i[i]
 
     def age(self, i: int) -> float:
         return self.t - self.seen[i]
@@ -287,9 +289,9 @@ class FedNova(Rule):
     neutral: ClassVar = {}
 
     def server(self) -> Vector:
-        return self.step(self.mean({i: self.scale(i) * g for i, g in self.g.items()}))
+        return self.step(self.mean({i: self.factor(i) * g for i, g in self.g.items()}))
 
-    def scale(self, i: int) -> float:
+    def factor(self, i: int) -> float:
         """τ / K_i."""
         return self.work() / self.K(i)
 
@@ -439,6 +441,8 @@ METHODS: dict[str, type[Rule]] = {
 CHOICES: dict[type[Rule], dict[str, tuple[object, ...]]] = {
     Rule: {"weights": ("samples", "uniform")},
     Scaffold: {"option": (2, 1)},
+    FedDyn: {"scale": ("none", "oracle")},
+    AdaBest: {"scale": ("none", "oracle")},
     FedAvgM: {"form": ("heavy_ball", "ema")},
     MimeLite: {"form": ("ema", "heavy_ball")},
 }
