@@ -95,7 +95,11 @@ class FedAvg:
         """Statistics of the optimiser, by the names that optax gives them."""
         found = {}
         for one in jax.tree_util.tree_leaves(self.state.opt_state, is_leaf=hasattr_any(*names)):
-            found |= {ours: np.asarray(getattr(one, name)) for name, ours in names.items() if hasattr(one, name)}
+            found |= {
+                ours: np.asarray(getattr(one, name))
+                for name, ours in names.items()
+                if hasattr(one, name)
+            }
         return found
 
 
@@ -161,10 +165,10 @@ class Mime(MimeLite):
 
 ADAPTERS = {
     "fedavg": FedAvg,
-    "fedavgm": FedAvgM,
-    "fedadam": FedAdam,
-    "fedyogi": FedYogi,
-    "fedadagrad": FedAdagrad,
+    "fedavgm: server sgd(momentum)": FedAvgM,
+    "fedadam: server adam": FedAdam,
+    "fedyogi: server yogi": FedYogi,
+    "fedadagrad: server adagrad(initial_accumulator_value=eps**2)": FedAdagrad,
     "mimelite(weights='samples', form='heavy_ball')": MimeLite,
     "mime(weights='samples', form='heavy_ball')": Mime,
 }

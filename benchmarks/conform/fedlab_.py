@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from with_torch import Linear, half_squares, loader
-
-import benchmarks.peers.with_torchvision  # noqa: F401, I001
+import with_torchvision  # noqa: F401
 from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler
 from fedlab.contrib.algorithm.feddyn import FedDynSerialClientTrainer, FedDynServerHandler
 from fedlab.contrib.algorithm.fednova import FedNovaSerialClientTrainer, FedNovaServerHandler
 from fedlab.contrib.algorithm.fedprox import FedProxSerialClientTrainer, FedProxServerHandler
 from fedlab.contrib.algorithm.scaffold import ScaffoldSerialClientTrainer, ScaffoldServerHandler
+from linear import Linear, half_squares, loader
 
 LIBRARY, PACKAGE = "FedLab", "fedlab"
 
@@ -20,7 +19,7 @@ LIBRARY, PACKAGE = "FedLab", "fedlab"
 class FedAvg:
     """The round of `StandalonePipeline.main`, with given cohorts and step sizes."""
 
-    tolerance = 1e-6  # it makes vectors of float32: `torch.ones` as weights
+    tolerance = 1e-6  # weights and τ are float32
 
     trainer, handler = FedAvgSerialClientTrainer, FedAvgServerHandler
 
@@ -47,9 +46,8 @@ class FedAvg:
         side.epochs, side.lr = epochs, lr
         for group in side.optimizer.param_groups:
             group["lr"] = lr
-        server.sample_ratio = (len(cohort) + 0.5) / len(self.clients)  # it cuts digits off
-        if server.num_clients_per_round != len(cohort):
-            server.sample_ratio = 1.0
+        ratio = (len(cohort) + 0.5) / len(self.clients)  # it rounds ratio · clients down
+        server.sample_ratio = min(ratio, 1.0)
         side.local_process(server.downlink_package, list(cohort))
         for package in side.uplink_package:
             server.load(package)
@@ -83,7 +81,9 @@ class FedDyn(FedAvg):
         self.begin(x0, clients, server={"alpha": mu}, alpha=mu)
 
     def states(self) -> dict[str, Any]:
-        known = {i: one.numpy() / self.mu for i, one in enumerate(self.client_side.L) if one is not None}
+        known = {
+            i: one.numpy() / self.mu for i, one in enumerate(self.client_side.L) if one is not None
+        }
         return {"h": self.server.h.numpy() / self.mu, "a_i": known}
 
 
@@ -104,5 +104,6 @@ ADAPTERS = {
     "fedprox": FedProx,
     "scaffold": Scaffold,
     "feddyn": FedDyn,
-    "fednova": FedNova,
+    "fednova: option='weighted_scale', its default": FedNova,
+    "fednova(weights='uniform'): option='uniform'": FedNovaUniform,
 }

@@ -12,17 +12,17 @@ from typing import Any
 
 os.environ["TQDM_DISABLE"] = "1"
 
-import benchmarks.peers.with_torchvision  # noqa: F401
-import fedsim.distributed.centralized.training.fedavg as module
 import numpy as np
 import torch
+import with_torchvision  # noqa: F401
 from fedsim.distributed.centralized.training import AdaBest as FedsimAdaBest
 from fedsim.distributed.centralized.training import FedAvg as FedsimFedAvg
 from fedsim.distributed.centralized.training import FedDyn as FedsimFedDyn
 from fedsim.distributed.centralized.training import FedNova as FedsimFedNova
 from fedsim.distributed.centralized.training import FedProx as FedsimFedProx
+from fedsim.distributed.centralized.training import fedavg as module
+from linear import Linear
 from torch import Tensor
-from with_torch import Linear
 
 LIBRARY, PACKAGE = "fedsim", "fedsim"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from linear import Linear, batch_size, half_squares
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.aggregate.weighting import WeightByDatapoints
 from pfl.algorithm.base import NNAlgorithmParams
@@ -22,7 +23,6 @@ from pfl.hyperparam import NNTrainHyperParams
 from pfl.model.pytorch import PyTorchModel
 from pfl.stats import MappedVectorStatistics
 from torch import Tensor
-from with_torch import Linear, batch_size, half_squares
 
 LIBRARY, PACKAGE = "pfl-research", "pfl"
 torch.serialization.add_safe_globals([MappedVectorStatistics])  # which newer torch asks for
@@ -129,8 +129,8 @@ class ScaffoldOption1(Scaffold):
 
 
 ADAPTERS = {
-    "fedavg": FedAvg,
-    "fedprox": FedProx,
+    "fedavg: WeightByDatapoints": FedAvg,
+    "fedprox: WeightByDatapoints": FedProx,
     "scaffold": Scaffold,
     "scaffold(option=1)": ScaffoldOption1,
 }

@@ -13,11 +13,12 @@ import undrift
 from benchmarks.conform import ours
 from undrift import NonConforming, UndriftError, conform
 from undrift.checks.conform import METHODS, PROBES
+from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.guess import gap, pairs
 from undrift.checks.conform.mistakes import Mistake, made, mistakes
 from undrift.checks.conform.probes import CHANGING, LATE, problem
 from undrift.checks.conform.problem import play
-from undrift.checks.conform.rules import Rule, method
+from undrift.checks.conform.rules import method
 from undrift.cli.app import main
 from undrift.engines import Sequential
 
@@ -196,8 +197,8 @@ def test_a_deviation_has_round_quantity_equation_and_numbers() -> None:
     found = {one.probe: one for one in report.findings}
     assert found["identical clients"].outcome == "passes"  # where controls cancel
     states = found["states"]
-    assert (states.round, states.quantity) == (1, "c")
-    assert states.equation == "c ← c + (1/N) Σ_P Δc_i"
+    assert (states.round, states.quantity) == (1, "c_i of client 0")
+    assert states.equation == "c_i ← c_i − c + (x − y_i) / (K_i η)"
     np.testing.assert_allclose(states.found, -np.array(states.expected))
     assert found["changing cohorts"].round == 2
     with pytest.raises(NonConforming, match="y − x for x − y, in the new control variate"):

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.guess import Evidence, gap, guesses, pairs
 from undrift.checks.conform.probes import PROBES, Make, Probe
 from undrift.checks.conform.problem import Adapter, Quadratic, Record, Scenario, play
 from undrift.checks.conform.report import Finding, Guess, NonConforming, Report
-from undrift.checks.conform.rules import METHODS, Rule
+from undrift.checks.conform.rules import METHODS
 from undrift.checks.conform.rules import method as named
 from undrift.config import UndriftError, unknown
 

@@ -30,7 +30,7 @@ def loader(client: Any, batches: Any) -> list[tuple[Tensor, Tensor]]:
 
 
 def batch_size(batches: Any) -> int:
-    """The size of all mini-batches but the last ones, for libraries in which all clients share it."""
+    """The size of all mini-batches but last ones, for libraries in which all clients share it."""
     size = max(len(rows) for passes in batches for rows in passes)
     if any(len(rows) != size for passes in batches for rows in passes[:-1]):
         raise NotImplementedError("All clients have the same batch size.")
