@@ -101,6 +101,10 @@ COMMANDS = {
         "cost:cost",
         "Show what algorithms cost; without any, the cost tables of the AdaBest and FedGBO papers.",
     ),
+    "paper": (
+        "paper:paper_app",
+        "The tables and figures of the papers: claims, budgets, runs and verdicts.",
+    ),
     "data": ("data:data_app", "Show, fetch and find data sets."),
     "partition": ("partition:partition_app", "See, save and share partitions."),
     "list": (
