@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test slow check format docs wheel bench bench-peers bench-scale bench-draw clean
+.PHONY: help venv demo test slow check format docs wheel bench bench-peers bench-scale bench-draw conform clean
 
 help: ## list the targets
 	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
@@ -59,6 +59,9 @@ bench-peers: $(READY) ## measure undrift beside other simulators, which it insta
 
 bench-scale: $(READY) ## measure federations of up to a million clients
 	@$(BIN)/python -m benchmarks.scale
+
+conform: $(READY) ## compare other libraries, which it installs first, with the methods
+	@$(BIN)/python -m benchmarks.conform
 
 bench-draw: $(READY) ## draw the figures and tables of docs/speed.md from the results
 	@$(BIN)/python -m benchmarks.draw

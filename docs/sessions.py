@@ -49,6 +49,7 @@ SESSIONS = {
     "export": "runs/first --algorithm AdaBest --seed 0 --out model.safetensors",
     "new": "algorithm Half",
     "check": "./half.py:Half",
+    "conform": "./examples/own_adapter.py:Mine --method scaffold",
     "prune": "--all runs/first",
     "rm": "runs/second --yes",
 }
