@@ -203,17 +203,18 @@ def test_whatever_is_killed_the_bits_stay(
     assert len(seen) == 2
 
 
-def test_a_block_that_kills_every_site_is_given_up(cluster: Any) -> None:
+def test_a_block_that_kills_every_site_is_given_up(engine: Ray) -> None:
     @dataclass(frozen=True)
     class Fatal(undrift.FedAvg):
         def begin(self, down: Struct, me: Struct, client: Client) -> Struct:
             os.kill(os.getpid(), signal.SIGKILL)
             return super().begin(down, me, client)
 
-    engine = Ray()
+    engine.close()  # for its CPUs
+    doomed = Ray()
     with pytest.raises(UndriftError, match=r"clients lost their site 3 times|machines .* are lost"):
-        play(Fatal(), engine)
-    engine.close()
+        play(Fatal(), doomed)
+    doomed.close()
 
 
 def test_ctrl_c_stops_the_driver_and_frees_the_sites(cluster: Any, engine: Ray) -> None:
@@ -231,7 +232,9 @@ list(undrift.rounds(undrift.FedAvg(), task, data, total=1, local=local, engine=e
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "Ray: 2 sites with 2 workers, compiled\n"
+    assert process.stdout.readline() == "Ray: 2 sites with 2 workers, compiled\n", (
+        process.communicate()[1]
+    )
     time.sleep(0.5)  # it is on its way by now; if not, it stops even so
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
