@@ -15,6 +15,7 @@ from undrift import arithmetic
 from undrift.config import UndriftError, own
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
+from undrift.data.text.words import Windows
 from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import label, labels
 from undrift.runs.checksums import Checksums
@@ -73,6 +74,8 @@ class RunFolder:
             self.notes.append(f"{self.sums.damage}; checksums are computed again")
         self._settings()
         counts: Row = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
+        if task.classifies and not isinstance(data.transform, Windows):  # letters are not classes
+            counts["test_label_counts"] = data.test_label_counts.tolist()
         for whose, names in (("clients", data.client_names), ("classes", data.class_names)):
             counts |= {} if names is None else {whose: list(names)}
         self._read(RunFile.PARTITION, counts)
