@@ -17,7 +17,6 @@ from rich.text import Text
 
 from undrift.cli.described import REQUIRED, Described
 from undrift.config import UndriftError, own, unknown
-from undrift.config.choices import ENGINE_NAMES
 from undrift.experiment.registry import GROUPS, algorithm, around_fedavg
 
 if TYPE_CHECKING:
@@ -89,15 +88,10 @@ def _kind_of(name: str) -> str:
     if any(own.references(name)):
         return "algorithms"
     for kind in KINDS:
-        if _fold(name) in map(_fold, _names(kind)):
+        if _fold(name) in map(_fold, known(kind)):
             return kind
-    names = [one for kind in KINDS for one in _names(kind)]
+    names = [one for kind in KINDS for one in known(kind)]
     raise UndriftError(unknown("kind or name", name, [*KINDS, *names], KINDS))
-
-
-def _names(kind: str) -> Iterable[str]:
-    """The names of a kind, without importing torch."""
-    return ENGINE_NAMES if kind == "engines" else known(kind)
 
 
 def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:

@@ -112,6 +112,7 @@ def run(
             return
         chosen, prepared = _engine(files, wanted, first, experiment)
         hints = [] if files.sessions else [first[1].note, *experiment.advice(first[1])]
+        session |= {"mixed": True} if prepared.mixed else {}
         note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
         yield Event("start", note=prepared.about)
         for one in filter(None, (note, *hints)):
