@@ -29,9 +29,8 @@ def handshake(folder: Path, trusted: Path, host: str) -> None:
     ours, theirs = socket.socketpair()
 
     def serve() -> None:
-        with theirs:
-            with suppress(OSError):
-                server.wrap_socket(theirs, server_side=True).close()
+        with theirs, suppress(OSError):
+            server.wrap_socket(theirs, server_side=True).close()
 
     thread = threading.Thread(target=serve)
     thread.start()
