@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -24,13 +25,15 @@ from undrift.core import Algorithm, Client, Grad, Struct
 from undrift.data.federated import FederatedData
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Prepared, Sequential, Threads
+from undrift.engines import engine as engine_by_name
 from undrift.engines.native import library
 from undrift.engines.native.launch import LaunchQueue
 from undrift.engines.native.trainer import CompiledTrainer
-from undrift.federation.rounds import Round, prepare, rounds
-from undrift.federation.sampling import Uniform
+from undrift.experiment.registry import algorithm
+from undrift.federation.rounds import Round, rounds
+from undrift.federation.sampling import Explicit, Uniform
 from undrift.training.task import Task
-from undrift.training.trainer import ClientError, Trainer, Work, client_rounds
+from undrift.training.trainer import ClientError, ClientResult, Trainer, Work, client_rounds
 from undrift.training.work import Local
 
 SAMPLES = 11
@@ -244,7 +247,7 @@ def test_a_model_that_cannot_be_recorded_runs_in_python(
     _, data = federation("linear")
     task = Task(model(6, 4).double())
     engine = Compiled(2)
-    prepared = prepare(engine, task, data, Local(batch_size=4))
+    prepared = engine.prepare(task, data, Local(batch_size=4))
     assert reason in prepared.about
     assert prepared.rounding == "python"
     if model is not Counts:
@@ -280,7 +283,7 @@ def test_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     task, data = federation("linear")
     engine = Auto(2)
-    prepared = prepare(engine, task, data, Local())
+    prepared = engine.prepare(task, data, Local())
     assert "in Python: there is no C++ compiler; install one" in prepared.about
     assert gap(last(task, data, engine), last(task, data, Sequential())) == 0
 
@@ -359,12 +362,86 @@ def test_auto_chooses_by_the_task_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(time, "perf_counter", forbidden)
     task, data = federation("linear")
-    assert prepare(Auto(2), task, data, Local()) == Prepared("compiled", "2 workers, compiled")
+    assert Auto(2).prepare(task, data, Local()) == Prepared("compiled", "2 workers, compiled")
 
 
 def test_workers_must_be_some() -> None:
-    with pytest.raises(UndriftError, match="workers=0: must be at least 1"):
+    with pytest.raises(
+        UndriftError, match=r"Threads\(workers=0\): workers must be a whole number >= 1"
+    ):
         Threads(0)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("auto", Auto()),
+        ("compiled", Compiled()),
+        ("Compiled(workers=2)", Compiled(2)),
+        ("Threads(3)", Threads(3)),
+        ("sequential", Sequential()),
+    ],
+)
+def test_engines_have_names(text: str, made: Engine) -> None:
+    assert engine_by_name(text) == engine_by_name(repr(made)) == made
+
+
+def test_workers_beside_the_name() -> None:
+    assert engine_by_name("threads", 2) == Threads(2)
+    assert engine_by_name("sequential", 2) == Sequential()
+    with pytest.raises(UndriftError, match=r"Threads\(workers=3\) has its workers; leave out"):
+        engine_by_name("Threads(3)", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("compield", "no engine is called 'compield'; did you mean 'Compiled'"),
+        ("Compiled(workers=0)", "workers must be a whole number >= 1"),
+        ("undrift.algorithms.fedavg:FedAvg", "FedAvg' is not an engine; give one of Auto, "),
+    ],
+)
+def test_bad_names(text: str, error: str) -> None:
+    with pytest.raises(UndriftError, match=error):
+        engine_by_name(text)
+
+
+# What travels
+
+
+def test_work_travels_without_what_was_computed_from_it() -> None:
+    _, data = federation("linear")
+    work = Work(t=1, client=2, seed=0, data=data, local=Local(batch_size=4), n_mean=1.0)
+    before = len(pickle.dumps(work))
+    batches = work.batches
+    assert len(pickle.dumps(work)) == before
+    assert np.array_equal(pickle.loads(pickle.dumps(work)).batches, batches)
+
+
+class Deaf(Sequential):
+    """An engine that gets no answer from client 1."""
+
+    def map(self, job: Any, task: Task, items: Any) -> Iterator[Any]:
+        for item, result in zip(items, super().map(job, task, items), strict=True):
+            yield ClientResult.missing("no answer in time") if item[0].client == 1 else result
+
+
+@pytest.mark.parametrize("name", ["AdaBest()", "Mime()", "IDA(FedAvg())"])
+def test_a_client_that_does_not_answer(name: str) -> None:
+    """It counts as if it had not been drawn, except for the places of the others."""
+    task, data = federation("batch norm")
+    options: dict[str, Any] = {"total": 2, "local": Local(batch_size=4)}
+    made = algorithm(name)
+    *_, heard = rounds(made, task, data, sampler=Uniform(5), engine=Deaf(), **options)
+    assert heard.dropped == {1: "no answer in time"}
+    assert heard.delivered == (0, 2, 3, 4)
+    assert 1 not in heard.clients
+    four = Explicit(((0, 2, 3, 4),) * 2)
+    *_, drawn = rounds(made, task, data, sampler=four, engine=Sequential(), **options)
+    assert gap(heard, drawn) <= 1e-12
 
 
 # Errors and interrupts
@@ -379,7 +456,7 @@ def test_errors_name_round_client_and_stage(kind: Callable[[], Engine]) -> None:
     task = Task(nn.Linear(6, 4).double(), loss)
     if kind is Compiled:
         engine = Compiled(2)
-        prepared = prepare(engine, task, data, Local())
+        prepared = engine.prepare(task, data, Local())
         assert prepared.about.endswith("a step fails: no such loss, nor compiled")
         assert prepared.rounding == "python"  # which is no matter of how a sentence ends
     with pytest.raises(ClientError, match=r"round 1, client \d, local step 1: no such loss"):
@@ -480,7 +557,7 @@ class Told(FedAvg):
         return super().upload(*given)
 
 engine = Compiled(2)
-engine.prepare(Task(torch.nn.Linear(1000, 100)), clients[0][0][:32], clients[0][1][:32])
+engine.prepare(Task(torch.nn.Linear(1000, 100)), data, local)
 print("ready", flush=True)
 for _ in rounds(Told(), Task(torch.nn.Linear(1000, 100)), data, total=1, sampler=Uniform(4),
                 local=local, engine=engine):

@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from undrift.config import UndriftError
-from undrift.core import Struct
+from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Sequential
 from undrift.experiment.registry import algorithm
@@ -233,6 +234,32 @@ def test_a_client_that_diverges_later_keeps_its_memory() -> None:
         if now.t == 4:
             assert not now.dropped
             assert now.clients[1] is not memory
+
+
+def test_only_available_clients_are_drawn_but_all_registered_count() -> None:
+    seen: set[int] = set()
+
+    @dataclass(frozen=True)
+    class Counting(Algorithm):
+        def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Tensor, Struct]:
+            assert round.population == 4
+            return super().update(s, mean, round)
+
+    torch.manual_seed(0)
+    task = Task(nn.Linear(3, 1), "squared_error", dtype=torch.float64)
+    data = FederatedData.of_clients(clients())
+    for now in rounds(
+        Counting(),
+        task,
+        data,
+        total=20,
+        sampler=Uniform(2),
+        local=FULL,
+        population=lambda t: range(4),
+        available=lambda t: [1, 3, 4],
+    ):
+        seen |= {*now.cohort}
+    assert seen == {1, 3}
 
 
 # A user's own mistakes

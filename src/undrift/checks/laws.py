@@ -22,13 +22,14 @@ from undrift.config import UndriftError, unknown
 from undrift.core import HOOKS, Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Compiled, Engine, Sequential, Threads
+from undrift.engines.base import ClientJob, Clients, Sums
 from undrift.federation.rounds import Round, State, rounds
 from undrift.federation.sampling import Explicit
 from undrift.measure.cost import messages
 from undrift.parts.fedglad import FedGLAD
 from undrift.runs import checkpoint
 from undrift.training.task import Task
-from undrift.training.trainer import Trainer
+from undrift.training.trainer import ClientResult, Trainer
 from undrift.training.work import Local
 
 
@@ -142,10 +143,12 @@ def order(algorithm: Algorithm) -> None:
 
 def engines(algorithm: Algorithm) -> None:
     """Results do not depend on the engine, the order of clients or the number of workers."""
-    kinds: list[Engine] = [Sequential(), _Backwards(), Threads(3), Compiled(1), Compiled(3)]
-    plain, *threads, one, many = (
+    kinds: list[Engine] = [Sequential(), _Blocks(), _Backwards(), Threads(3)]
+    kinds += [Compiled(1), Compiled(3)]
+    plain, blocks, *threads, one, many = (
         list(_run(algorithm, *_problem(), engine=kind))[-1].state for kind in kinds
     )
+    _same_bits(plain, blocks, "if uploads are added up in blocks")
     for other in threads:
         _same_bits(plain, other, "if clients run in another order")
     _same_bits(one, many, "with another number of workers")
@@ -347,6 +350,19 @@ class _Backwards(Sequential):
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         trainer = Trainer(task)
         return iter([job(trainer, item) for item in reversed(list(items))][::-1])
+
+
+class _Blocks(Sequential):
+    """An engine that adds up the uploads of two clients at a time, as if on different machines."""
+
+    def gather(
+        self, job: ClientJob, task: Task, clients: Clients, into: Sums
+    ) -> Iterator[ClientResult]:
+        for place in range(0, len(clients), 2):
+            some, sums = clients.part(slice(place, place + 2)), into.empty()
+            results = [one.told(clients.deltas) for one in super().gather(job, task, some, sums)]
+            into.join(sums)
+            yield from results
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from undrift.cli.described import REQUIRED, Described
 from undrift.config import UndriftError, own, unknown
+from undrift.config.choices import ENGINE_NAMES
 from undrift.experiment.registry import GROUPS, algorithm, around_fedavg
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ KINDS = {
     "partitions": ("partition", "undrift.data.partition.partitions", "PARTITIONS"),
     "samplers": ("sampler", "undrift.federation.sampling", "SAMPLERS"),
     "stops": ("stop rule", "undrift.measure.stopping", "STOPS"),
+    "engines": ("engine", "undrift.engines", "ENGINES"),
 }
 """what one of them is called, and where all are"""
 
@@ -46,8 +48,8 @@ def list_(
     *,
     json_: Annotated[bool, Parameter("--json")] = False,
 ) -> None:
-    """List algorithms (with their parts and optimisers), data sets, models, partitions, samplers or
-    stop rules.
+    """List algorithms (with their parts and optimisers), data sets, models, partitions, samplers,
+    stop rules or engines.
 
     Example: undrift list algorithms adabest
 
@@ -57,7 +59,8 @@ def list_(
     Parameters
     ----------
     kind
-        What to list: algorithms, data, models, partitions, samplers or stops. A name will do, too.
+        What to list: algorithms, data, models, partitions, samplers, stops or
+        engines. A name will do, too.
     name
         What to describe.
     json_
@@ -85,10 +88,15 @@ def _kind_of(name: str) -> str:
     if any(own.references(name)):
         return "algorithms"
     for kind in KINDS:
-        if _fold(name) in map(_fold, known(kind)):
+        if _fold(name) in map(_fold, _names(kind)):
             return kind
-    names = [one for kind in KINDS for one in known(kind)]
+    names = [one for kind in KINDS for one in _names(kind)]
     raise UndriftError(unknown("kind or name", name, [*KINDS, *names], KINDS))
+
+
+def _names(kind: str) -> Iterable[str]:
+    """The names of a kind, without importing torch."""
+    return ENGINE_NAMES if kind == "engines" else known(kind)
 
 
 def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:

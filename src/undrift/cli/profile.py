@@ -19,14 +19,15 @@ from rich.table import Table
 import undrift
 from undrift.cli.whole import Whole
 from undrift.core import Struct
-from undrift.later import Tensor
 
 if TYPE_CHECKING:
     from undrift.data.federated import FederatedData
     from undrift.engines import Prepared
+    from undrift.engines.base import ClientJob, Clients, Sums
     from undrift.experiment.experiment import Experiment
     from undrift.training.task import Task
-    from undrift.training.trainer import Trainer
+    from undrift.training.trainer import ClientResult, Trainer
+    from undrift.training.work import Local
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -157,13 +158,23 @@ class Alone:
 
         self.trainer = CompiledTrainer(task.replica())
 
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
+    def prepare(self, task: Task, data: FederatedData, local: Local) -> Prepared:
         from undrift.engines import Prepared
 
         return Prepared("compiled", "one worker")
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         return (job(self.trainer, item) for item in items)
+
+    def gather(
+        self, job: ClientJob, task: Task, clients: Clients, into: Sums
+    ) -> Iterator[ClientResult]:
+        from undrift.engines.base import gathered
+
+        return gathered(self.map(job, task, clients), clients, into)
+
+    def close(self) -> None:
+        pass
 
     def operators(self) -> dict[str, float]:
         """Seconds of each operator in one gradient of the first recorded shape, longest first."""

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from undrift.cli.whole import Whole
-from undrift.config.choices import SAVE_EVERY, EngineName
+from undrift.config.choices import SAVE_EVERY
 from undrift.runs.layout import RunFile
 from undrift.system.signals import Terminated, terminable
 
@@ -40,8 +40,9 @@ class Options:
 
     data_dir: Path | None = None
     """Folder with the data set's files; without this option they are downloaded."""
-    engine: EngineName = "auto"
-    """Where clients run: compiled, threads, sequential, or auto for the fastest of them."""
+    engine: str = "auto"
+    """Where clients run: compiled, threads, sequential, or auto for the fastest of them; or with
+    settings, such as "Compiled(workers=2)" (undrift list engines)."""
     workers: Whole | None = None
     """Clients that run side by side; one for each core if not given."""
     save_every: float = SAVE_EVERY

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-EngineName = Literal["auto", "compiled", "threads", "sequential"]
+ENGINE_NAMES = ("Auto", "Compiled", "Threads", "Sequential")
 
 Convention = Literal["paper", "prose", "exact_ops"]
 """How FedGBO's local steps are counted: as in its Table 9, as in its text, or exactly."""

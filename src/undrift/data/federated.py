@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from undrift.arithmetic import aligned
 from undrift.config import UndriftError
@@ -15,6 +15,8 @@ from undrift.later import Tensor, np, torch
 Transform: TypeAlias = "Callable[[Tensor, np.random.Generator | None], Tensor]"
 """Stored inputs of a batch to model inputs: scaling, and in local training, where a generator is
 given, augmentation."""
+
+SampleSet = Literal["test", "validation"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,6 +179,16 @@ class FederatedData:
         counts = np.zeros((len(self), int(self.targets.max()) + 1), dtype=np.int64)
         np.add.at(counts, (owners, labels), 1)
         return counts
+
+    def part_of(self, samples: SampleSet, part: slice) -> tuple[Tensor, Tensor, Transform | None]:
+        """Some of the common test samples, or of those of the validation clients."""
+        if samples == "validation":
+            return *self.take(self.held_out[part]), self.transform
+        return self.test_inputs[part], self.test_targets[part], self.transform
+
+    def count_of(self, samples: SampleSet) -> int:
+        """How many test or validation samples there are."""
+        return len(self.held_out if samples == "validation" else self.test_targets)
 
     def to(self, device: str | torch.device) -> FederatedData:
         """The same data on another device."""

@@ -1,22 +1,33 @@
 """Engines: run the jobs of a round's clients, one by one or in parallel."""
 
+from dataclasses import replace
 from functools import cache
 
-from undrift.config.choices import EngineName
+from undrift.config import UndriftError
+from undrift.config.choices import ENGINE_NAMES
+from undrift.config.expressions import parse
 from undrift.engines.auto import Auto
 from undrift.engines.base import Engine, Prepared
 from undrift.engines.compiled import Compiled
 from undrift.engines.sequential import Sequential
 from undrift.engines.threads import Threads
 
+ENGINES = dict(zip(ENGINE_NAMES, (Auto, Compiled, Threads, Sequential), strict=True))
 
-def engine(name: EngineName, workers: int | None = None) -> Engine:
-    """An engine by its name; "sequential" has no workers."""
-    if name == "sequential":
-        return Sequential()
-    kinds: dict[str, type[Auto | Threads]]
-    kinds = {"auto": Auto, "compiled": Compiled, "threads": Threads}
-    return kinds[name](workers)
+
+def engine(given: str | Engine, workers: int | None = None) -> Engine:
+    """An engine by its name, such as `Compiled(workers=2)` or `threads`.
+
+    workers  those of an engine that has some and was given none
+    """
+    made = parse(given, ENGINES, "engine") if isinstance(given, str) else given
+    if not isinstance(made, Engine):
+        raise UndriftError(f"{given!r} is not an engine; give one of {', '.join(ENGINES)}")
+    if workers is None or not isinstance(made, Auto | Threads):
+        return made
+    if made.workers is not None:
+        raise UndriftError(f"{made!r} has its workers; leave out workers={workers}")
+    return replace(made, workers=workers)
 
 
 @cache
@@ -26,10 +37,10 @@ def usual_engine() -> Auto:
 
 
 __all__ = [
+    "ENGINES",
     "Auto",
     "Compiled",
     "Engine",
-    "EngineName",
     "Prepared",
     "Sequential",
     "Threads",

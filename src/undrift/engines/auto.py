@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
-from torch import Tensor
-
-from undrift.engines.base import A, B, Engine, Prepared
+from undrift.config import Config, whole
+from undrift.data.federated import FederatedData
+from undrift.engines.base import A, B, ClientJob, Clients, InProcess, Prepared, Sums
 from undrift.engines.compiled import Compiled
 from undrift.engines.sequential import Sequential
 from undrift.training.task import Task
-from undrift.training.trainer import Trainer
+from undrift.training.trainer import ClientResult, Trainer
+from undrift.training.work import Local
 
 
-class Auto:
+@dataclass(frozen=True)
+class Auto(Config):
     """`Compiled`, or `Sequential` on a GPU.
 
     workers  as for `Threads`
@@ -22,14 +26,25 @@ class Auto:
     same bits. A compiled step is at least as fast as one in Python, for all models.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        self._compiled, self._sequential = Compiled(workers), Sequential()
+    workers: int | None = whole(None, ge=1, optional=True)
 
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
-        return self._engine(task).prepare(task, inputs, targets)
+    def prepare(self, task: Task, data: FederatedData, local: Local) -> Prepared:
+        return self._engine(task).prepare(task, data, local)
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
         return self._engine(task).map(job, task, items)
 
-    def _engine(self, task: Task) -> Engine:
-        return self._compiled if task.x0.device.type == "cpu" else self._sequential
+    def gather(
+        self, job: ClientJob, task: Task, clients: Clients, into: Sums
+    ) -> Iterator[ClientResult]:
+        return self._engine(task).gather(job, task, clients, into)
+
+    def close(self) -> None:
+        self._compiled.close()
+
+    def _engine(self, task: Task) -> InProcess:
+        return self._compiled if task.x0.device.type == "cpu" else Sequential()
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        return Compiled(self.workers)

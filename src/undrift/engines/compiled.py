@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -11,29 +14,31 @@ from undrift.engines.native.trainer import CompiledTrainer
 from undrift.engines.threads import Threads
 from undrift.keyed import Keyed
 from undrift.training.task import Task
+from undrift.training.trainer import Trainer
 
 
+@dataclass(frozen=True)
 class Compiled(Threads):
     """As `Threads`, but local training is traced once, compiled and run in C++ (docs/speed.md).
 
     Models and algorithms that cannot be traced run as in `Threads`.
     """
 
-    trainer = CompiledTrainer
+    trainer: ClassVar[type[Trainer]] = CompiledTrainer
 
-    def __init__(self, workers: int | None = None) -> None:
-        super().__init__(workers)
-        self._prepared: WeakKeyDictionary[Task, Prepared] = WeakKeyDictionary()
-
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
-        if task not in self._prepared:
+    def _how(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
+        if task not in self._known:
             reason = obstacle(task, inputs, targets)
-            self._prepared[task] = (
-                Prepared("python", f"{self.workers} workers, in Python: {reason}")
+            self._known[task] = (
+                Prepared("python", f"{self.count} workers, in Python: {reason}")
                 if reason
-                else Prepared("compiled", f"{self.workers} workers, compiled")
+                else Prepared("compiled", f"{self.count} workers, compiled")
             )
-        return self._prepared[task]
+        return self._known[task]
+
+    @cached_property
+    def _known(self) -> WeakKeyDictionary[Task, Prepared]:
+        return WeakKeyDictionary()
 
 
 def obstacle(task: Task, inputs: Tensor, targets: Tensor) -> str | None:

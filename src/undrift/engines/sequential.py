@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from undrift.engines.base import A, B, Prepared
+from undrift.engines.base import A, B, InProcess, Prepared
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 
 
-class Sequential:
+@dataclass(frozen=True)
+class Sequential(InProcess):
     """One client after another, in the calling thread: for small work and for debugging."""
 
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
+    def _how(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
         return Prepared("python", "one client after another, in Python")
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:

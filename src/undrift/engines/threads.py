@@ -8,16 +8,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from operator import length_hint
 from queue import SimpleQueue
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from undrift.config import UndriftError
-from undrift.engines.base import A, B, Prepared
+from undrift.config import whole
+from undrift.engines.base import A, B, InProcess, Prepared
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 
@@ -25,7 +28,8 @@ BLOCK_SECONDS, LARGEST = 0.008, 16
 """A worker takes clients in blocks of about 8 ms, at most 16, to amortise scheduling."""
 
 
-class Threads:
+@dataclass(frozen=True)
+class Threads(InProcess):
     """Clients run in parallel.
 
     workers  how many; one for each core that this process may use if not given
@@ -35,21 +39,20 @@ class Threads:
     the order of the clients.
     """
 
-    trainer: type[Trainer] = Trainer
+    workers: int | None = whole(None, ge=1, optional=True)
 
-    def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise UndriftError(f"workers={workers}: must be at least 1")
-        self.workers = workers or cores()
-        self._pool: ThreadPoolExecutor | None = None
-        self._pace: dict[type, float] = {}  # kind of job -> seconds per item
-        self._free: WeakKeyDictionary[Task, SimpleQueue[Trainer]] = WeakKeyDictionary()
+    trainer: ClassVar[type[Trainer]] = Trainer
 
-    def prepare(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
-        return Prepared("python", f"{self.workers} workers, in Python")
+    @cached_property
+    def count(self) -> int:
+        """Number of workers."""
+        return self.workers or cores()
+
+    def _how(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
+        return Prepared("python", f"{self.count} workers, in Python")
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
-        pool, free = self._ready(task)
+        free = self._free(task)
         stop = torch.zeros(1, dtype=torch.uint8)  # a tensor, which C++ can read while it runs
 
         def run(block: list[A]) -> list[B]:
@@ -63,13 +66,13 @@ class Threads:
 
         running: deque[Future[list[B]]] = deque()
         waiting = iter(items)
-        share = math.ceil(length_hint(items, LARGEST) / (2 * self.workers)) or 1
+        share = math.ceil(length_hint(items, LARGEST) / (2 * self.count)) or 1
         try:
             while block := list(islice(waiting, min(share, self._block(type(job))))):
-                running.append(pool.submit(run, block))
+                running.append(self._pool.submit(run, block))
                 # Two blocks per worker keep all busy. More would hold more results in memory, and
                 # read client records earlier than needed.
-                if len(running) > 2 * self.workers:
+                if len(running) > 2 * self.count:
                     yield from running.popleft().result()
             while running:
                 yield from running.popleft().result()
@@ -84,14 +87,26 @@ class Threads:
         safe: results do not depend on blocks."""
         return max(1, min(LARGEST, int(BLOCK_SECONDS / self._pace.get(kind, BLOCK_SECONDS))))
 
-    def _ready(self, task: Task) -> tuple[ThreadPoolExecutor, SimpleQueue[Trainer]]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.workers, "undrift", _single)
-        if task not in self._free:
-            self._free[task] = SimpleQueue()
-            for _ in range(self.workers):
-                self._free[task].put(self.trainer(task.replica()))
-        return self._pool, self._free[task]
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.count, "undrift", _single)
+
+    @cached_property
+    def _pace(self) -> dict[type, float]:
+        """Kind of job → seconds per item."""
+        return {}
+
+    @cached_property
+    def _trainers(self) -> WeakKeyDictionary[Task, SimpleQueue[Trainer]]:
+        return WeakKeyDictionary()
+
+    def _free(self, task: Task) -> SimpleQueue[Trainer]:
+        """The trainers of a task that are free."""
+        if task not in self._trainers:
+            self._trainers[task] = SimpleQueue()
+            for _ in range(self.count):
+                self._trainers[task].put(self.trainer(task.replica()))
+        return self._trainers[task]
 
 
 def _at_once(job: Callable[[Trainer, A], B], trainer: Trainer, block: list[A]) -> list[B]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -33,10 +33,21 @@ class Mean:
         """Leave a place empty. It still counts as a place, so the other sums stay the same."""
         self._carry(None)
 
-    def _carry(self, new: Struct | None) -> None:
+    def join(self, later: Mean) -> None:
+        """Append the places of `later`, in which every sum moves to the place it has in the whole.
+
+        This needs a multiple of 2^k places before it, if `later` has up to 2^k.
+        """
+        top = max(later.sums, default=0)
+        if any(level < top for level in self.sums):
+            raise ValueError(f"a block of 2^{top} places cannot follow levels {sorted(self.sums)}")
+        self.weights += later.weights
+        for level in sorted(later.sums, reverse=True):  # in the order of the places
+            self._carry(later.sums[level], level)
+
+    def _carry(self, new: Struct | None, level: int = 0) -> None:
         # As in counting in binary: a block of 2^k places is added to its left neighbour of the same
         # size as soon as both are complete.
-        level = 0
         while level in self.sums:
             new = _sum(self.sums.pop(level), new)
             level += 1
@@ -66,6 +77,16 @@ def _sum(a: Struct | None, b: Struct | None) -> Struct | None:
     return a.map(plus, b)
 
 
+class SurveyMean(Mean):
+    """The mean of the answers to a survey."""
+
+    def add(self, weight: float, record: Struct, side: Struct = Struct()) -> None:
+        super().add(weight, record)
+
+    def empty(self) -> SurveyMean:
+        return SurveyMean()
+
+
 class Uploads:
     """Means over the clients of a round: of their uploads, and of side values of our own.
 
@@ -84,8 +105,18 @@ class Uploads:
 
     def skip(self) -> None:
         """Leave the place of a client that delivers nothing empty."""
-        self.alike.skip()
+        if self.algorithm.unweighted:
+            self.alike.skip()
         self.weighted.skip()
+
+    def empty(self) -> Self:
+        """The same for no clients; the server's state is needed for `result` only."""
+        return type(self)(self.algorithm, Struct())
+
+    def join(self, later: Self) -> None:
+        """Append the clients of `later`, as for `Mean`."""
+        self.weighted.join(later.weighted)
+        self.alike.join(later.alike)
 
     def result(self) -> tuple[Struct, Struct, list[float]]:
         """The mean upload, the mean of the side values, and each client's normalised weight."""
@@ -110,6 +141,10 @@ class AllUploads(Uploads):
 
     def skip(self) -> None:
         pass
+
+    def join(self, later: Self) -> None:
+        self.weights += later.weights
+        self.pairs += later.pairs
 
     def result(self) -> tuple[Struct, Struct, list[float]]:
         ups, sides = zip(*self.pairs, strict=True)

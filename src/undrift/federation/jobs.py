@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from undrift.core import Algorithm, Struct
 from undrift.federation.aggregate import first_bad, nbytes
-from undrift.training.memory import Store
 from undrift.training.trainer import ClientResult, Trainer, Work, client_rounds, client_survey
 
 
@@ -19,14 +18,24 @@ class ClientQueue:
     """Work and record of each client of a round; a record is read when its client's turn comes."""
 
     works: Sequence[Work]
-    memories: Store
+    memories: Mapping[int, Struct]
     fresh: Struct
+    weights: Sequence[float]
+    """before normalisation"""
+    deltas: bool = False
+    """whether the server needs single updates, beside their mean"""
 
     def __len__(self) -> int:
         return len(self.works)
 
     def __iter__(self) -> Iterator[tuple[Work, Struct]]:
         return ((work, self.memories.get(work.client, self.fresh)) for work in self.works)
+
+    def part(self, places: slice) -> ClientQueue:
+        """The clients of some places, with their records, to be sent elsewhere."""
+        works = self.works[places]
+        records = {work.client: self.memories.get(work.client, self.fresh) for work in works}
+        return ClientQueue(works, records, Struct(), self.weights[places], self.deltas)
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from undrift.arithmetic import in_one_thread
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.engines import Engine, Prepared, usual_engine
+from undrift.engines import Engine, usual_engine
 from undrift.federation.sampling import Cohort, Sampler, Uniform, Urn
 from undrift.federation.server import Round as Round
 from undrift.federation.server import Server
 from undrift.federation.server import State as State
-from undrift.keyed import Keyed
 from undrift.rng import stream
 from undrift.training.memory import Store
 from undrift.training.task import Task
@@ -64,6 +61,7 @@ def rounds(
     seed: int = 0,
     engine: Engine | None = None,
     population: Population | None = None,
+    available: Population | None = None,
     dropout: float = 0.0,
     state: State | None = None,
     keep_models: bool = False,
@@ -76,6 +74,7 @@ def rounds(
     engine       where clients run; the fastest for the task if not given. All but `Sequential`
                  copy model and loss at the start: later changes to them have no effect
     population   which clients are registered in a round; all of them if not given
+    available    which of these can be drawn in it; all of them if not given
     dropout      chance that a client fails to deliver
     state        to resume from; it is changed in place
     keep_models  keep every client's last model, for the mean over all clients
@@ -94,22 +93,27 @@ def rounds(
     local = local or Local()
     engine = engine or usual_engine()
     require_quorum(algorithm, sampler)
-    prepare(engine, task, data, local)
-    server = Server(algorithm, task, sampler, engine, data.sizes)
+    engine.prepare(task, data, local)
+    pooled = algorithm.regime == "central"
+    held = np.array([len(data.order)]) if pooled else data.sizes
+    server = Server(algorithm, task, sampler, engine, held)
     state = state or start(algorithm, task, data, sampler, keep_models=keep_models)
     while state.t < total:
         began = time.perf_counter()
         t = state.t + 1
-        registered = _registered(population, t, len(data))
+        registered = here = _registered(population, t, len(data))
         sizes = data.sizes if population is None else data.sizes[registered]
-        cohort = sampler.draw(Urn(t, registered, sizes, stream(seed, "cohort", t), state.attention))
+        n_mean = float(sizes.mean()) if len(sizes) else 0.0
+        if available is not None:
+            here = np.intersect1d(registered, _registered(available, t, len(data)))
+            sizes = data.sizes[here]
+        cohort = sampler.draw(Urn(t, here, sizes, stream(seed, "cohort", t), state.attention))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
             luck = stream(seed, "dropout", t).random(len(data))
             dropped |= {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
-        n_mean = float(sizes.mean()) if len(sizes) else 0.0
         works = [Work(t, i, seed, data, local, n_mean) for i in cohort.ids if i not in dropped]
-        if algorithm.regime == "central":
+        if pooled:
             yield server.play(state, Cohort((0,)), _pooled(works), {}, 1, began)
         else:
             yield server.play(state, cohort, works, dropped, len(registered), began)
@@ -133,41 +137,6 @@ def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:
             f"{algorithm!r} needs {algorithm.quorum} clients in a round, and {sampler!r} draws "
             f"{sampler.largest}; draw more, or tolerate fewer bad clients"
         )
-
-
-def prepare(engine: Engine, task: Task, data: FederatedData, local: Local) -> Prepared:
-    """Prepare an engine for batches of this data; returns how it will run them."""
-    client = int(np.argmax(data.sizes))
-    count = int(data.sizes[client])
-    if count == 0:
-        return Prepared("python", "no client has samples")
-    rows = data.rows(client)[: count if local.batching == "full" else min(local.batch_size, count)]
-    inputs, targets = data.batch(rows)
-    _refuse_misfit(task, data, inputs[:2], targets[:2])
-    return engine.prepare(task, inputs, targets)
-
-
-@torch.no_grad()
-def _refuse_misfit(task: Task, data: FederatedData, inputs: Tensor, targets: Tensor) -> None:
-    """Raise if the model cannot read the inputs, or the loss broadcasts outputs against targets."""
-    twin = task.replica()  # calling the model may change it
-    twin.model.eval()
-    with Keyed(torch.Generator(task.x0.device)), warnings.catch_warnings():
-        warnings.filterwarnings("error", "Using a target size")
-        try:
-            outputs = twin.model(inputs)
-        except Exception as error:  # whatever a model may raise
-            raise UndriftError(f"{task!r} cannot train on {data!r}: {error}") from error
-        try:
-            twin.loss(outputs, targets)
-        except UserWarning:
-            raise UndriftError(
-                f"{task!r} on {data!r}: the loss would compare each output with all targets, since "
-                f"two of them have the shapes {tuple(outputs.shape)} and {tuple(targets.shape)}; "
-                "make these agree, such as with outputs.squeeze(1) in the loss"
-            ) from None
-        except Exception:
-            return  # training raises it again, with the client and the round
 
 
 def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:

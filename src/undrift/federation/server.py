@@ -13,7 +13,7 @@ from torch import Tensor
 
 from undrift.core import Algorithm, RoundFacts, Struct
 from undrift.engines import Engine
-from undrift.federation.aggregate import AllUploads, Mean, Uploads, nbytes
+from undrift.federation.aggregate import AllUploads, SurveyMean, Uploads, nbytes
 from undrift.federation.jobs import ClientQueue, SurveyJob, TrainJob
 from undrift.federation.sampling import Cohort, Sampler
 from undrift.system.signals import uninterrupted
@@ -91,7 +91,7 @@ class Server:
     sampler: Sampler
     engine: Engine
     sizes: np.ndarray
-    """number of samples of every client"""
+    """number of samples of every client; of the pool, if there are no clients"""
 
     def play(
         self,
@@ -106,13 +106,11 @@ class Server:
         algorithm, server = self.algorithm, state.server
         down, survey, bytes_up, steps, samples = algorithm.download(server), Struct(), 0, 0, 0
         if algorithm.surveys:
-            answers = Mean()
-            for work, result in self._ask(SurveyJob(algorithm, down, state.buffers), works, state):
+            answers = SurveyMean()
+            asked = SurveyJob(algorithm, down, state.buffers)
+            for work, result in self._ask(asked, works, state, cohort, answers):
                 bytes_up += result.bytes_up
-                if self._accept(work, result, dropped):
-                    answers.add(self._weight(work, cohort), result.record)
-                else:
-                    answers.skip()
+                self._accept(work, result, dropped)
             works = [work for work in works if work.client not in dropped]
             survey = answers.result()
             down |= survey
@@ -125,18 +123,17 @@ class Server:
         memories = state.clients.draft()
         deltas: dict[int, Tensor] = {}
         job = TrainJob(algorithm, server, down, state.buffers)
-        for work, result in self._ask(job, works, state):
+        single = self.sampler.learns or state.models is not None
+        for work, result in self._ask(job, works, state, cohort, uploads, single):
             bytes_up += result.bytes_up
             steps += result.steps
             samples += result.samples
             if not self._accept(work, result, dropped):
-                uploads.skip()  # keeps the places of the others, which fix the order of the sums
                 continue
-            uploads.add(self._weight(work, cohort), result.record, result.side)
             accepted.append(work)
             numbers.append((result.square, result.loss, result.steps))
             memories.put(work.client, result.me)
-            if self.sampler.learns or state.models is not None:
+            if single:
                 deltas[work.client] = result.up.delta
 
         shares: list[float] = []
@@ -179,23 +176,34 @@ class Server:
         )
 
     def _ask(
-        self, job: SurveyJob | TrainJob, works: Sequence[Work], state: State
+        self,
+        job: SurveyJob | TrainJob,
+        works: Sequence[Work],
+        state: State,
+        cohort: Cohort,
+        into: SurveyMean | Uploads,
+        deltas: bool = False,
     ) -> Iterator[tuple[Work, ClientResult]]:
-        """Run a job for every client on the engine; results come in the order of `works`."""
-        clients = ClientQueue(works, state.clients, fresh_memory(self.algorithm, state))
-        return zip(works, self.engine.map(job, self.task, clients), strict=True)
+        """Run a job for every client on the engine, which adds up what they deliver.
+
+        Results come in the order of `works`; `deltas` says whether they include single updates.
+        """
+        fresh = fresh_memory(self.algorithm, state)
+        weights = [self._weight(work.client, cohort) for work in works]
+        clients = ClientQueue(works, state.clients, fresh, weights, deltas)
+        return zip(works, self.engine.gather(job, self.task, clients, into), strict=True)
 
     def _accept(self, work: Work, result: ClientResult, dropped: dict[int, str]) -> bool:
-        """Whether all values of a result are finite; otherwise the client is dropped."""
-        if result.bad is not None:
-            dropped[work.client] = f"diverged: {result.bad} is not finite"
-        return result.bad is None
+        """Whether a client delivered; otherwise note why not."""
+        if not result.delivered:
+            dropped[work.client] = result.absent or f"diverged: {result.bad} is not finite"
+        return result.delivered
 
-    def _weight(self, work: Work, cohort: Cohort) -> float:
+    def _weight(self, client: int, cohort: Cohort) -> float:
         """A client's weight, before normalisation."""
         if cohort.weights is not None:
-            return cohort.weights[work.client]
-        return float(len(work.rows)) if self.algorithm.weights == "samples" else 1.0
+            return cohort.weights[client]
+        return float(self.sizes[client]) if self.algorithm.weights == "samples" else 1.0
 
     def _update(
         self,
@@ -213,7 +221,7 @@ class Server:
             steps=steps,
             cohort=len(accepted),
             population=population,
-            n_mean=float(np.mean([len(work.rows) for work in accepted])),
+            n_mean=float(np.mean([self.sizes[work.client] for work in accepted])),
             groups=self.task.groups,
         )
         d, changes = self.algorithm.update(state.server, mean, facts)

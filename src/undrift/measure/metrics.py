@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from undrift.core import Algorithm
-from undrift.data.federated import FederatedData, Transform
+from undrift.data.federated import FederatedData, SampleSet
 from undrift.engines import Engine
 from undrift.federation.rounds import Round, State
 from undrift.measure.clients import DECILES, ClientMeter
@@ -38,12 +38,11 @@ class Scoring:
 
     x: Tensor
     buffers: Tensor
-    inputs: Tensor
-    targets: Tensor
-    transform: Transform | None
+    data: FederatedData
+    samples: SampleSet
 
     def __call__(self, trainer: Trainer, part: slice) -> tuple[float, int, int]:
-        some = (self.inputs[part], self.targets[part], self.transform)
+        some = self.data.part_of(self.samples, part)
         return trainer.task.score(self.x, self.buffers, *some)
 
 
@@ -161,13 +160,13 @@ class Meter:
         for name, x in models.items():
             known = [result for result in tested if torch.equal(result[0], x)]
             if not known:  # in many algorithms, cloud and aggregate are the same model
-                known = [(x, *self.evaluate(x, round.buffers, *self.data.test))]
+                known = [(x, *self.evaluate(x, round.buffers, "test"))]
                 tested += known
             _, loss, accuracy = known[0]
             row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         chosen = self.algorithm.deploys
         if len(self.data.held_out):
-            held = self.evaluate(models[chosen], round.buffers, *self.data.validation)
+            held = self.evaluate(models[chosen], round.buffers, "validation")
             row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
         if self.data.own_tests:
             row |= self.clients.row(round.state)
@@ -180,12 +179,12 @@ class Meter:
     def _alone(self, state: State) -> dict[str, Any]:
         """The results of clients that train alone: means over their models, of some if many."""
         row = {f"{model}_{k}": math.nan for model in NOT_ALONE for k in ("loss", "accuracy")}
-        sets = {"": self.data.test}
+        sets: dict[str, SampleSet] = {"": "test"}
         if len(self.data.held_out):
-            sets["validation_"] = self.data.validation
+            sets["validation_"] = "validation"
         for name, samples in sets.items():
             models = self.clients.models(state, self.clients.some)
-            tested = [self.evaluate(x, buffers, *samples) for _, x, buffers in models]
+            tested = [self.evaluate(x, buffers, samples) for _, x, buffers in models]
             row[f"{name}loss"], row[f"{name}accuracy"] = np.mean(tested, axis=0).tolist()
         if self.fairness or self.data.own_tests:
             row |= self.clients.row(state)
@@ -193,17 +192,11 @@ class Meter:
             row |= self.clients.personal_row(state)
         return row
 
-    def evaluate(
-        self,
-        x: Tensor,
-        buffers: Tensor,
-        inputs: Tensor,
-        targets: Tensor,
-        transform: Transform | None,
-    ) -> tuple[float, float]:
+    def evaluate(self, x: Tensor, buffers: Tensor, samples: SampleSet) -> tuple[float, float]:
         """Mean loss and accuracy, computed by all workers."""
-        scoring = Scoring(x, buffers, inputs, targets, transform)
-        scores = list(self.engine.map(scoring, self.task, _parts(len(targets))))
+        scoring = Scoring(x, buffers, self.data, samples)
+        parts = _parts(self.data.count_of(samples))
+        scores = list(self.engine.map(scoring, self.task, parts))
         loss, right, total = (sum(column) for column in zip((0.0, 0, 0), *scores, strict=True))
         return self.task.rates(loss, int(right), int(total))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -15,14 +15,14 @@ from safetensors.torch import save as serialize
 
 from undrift.arithmetic import in_one_thread
 from undrift.config import UndriftError, own
-from undrift.config.choices import SAVE_EVERY, EngineName
+from undrift.config.choices import SAVE_EVERY
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
-from undrift.engines import Engine, Prepared
+from undrift.engines import Auto, Engine, Prepared
 from undrift.engines import engine as make_engine
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
-from undrift.federation.rounds import State, prepare
+from undrift.federation.rounds import State
 from undrift.runs import checkpoint
 from undrift.runs.clients import write_clients
 from undrift.runs.deployed import about, metadata
@@ -76,7 +76,7 @@ def run(
     experiment: Experiment,
     folder: str | Path,
     *,
-    engine: EngineName = "auto",
+    engine: str | Engine = "auto",
     workers: int | None = None,
     save_every: float = SAVE_EVERY,
     **session: Any,
@@ -91,10 +91,12 @@ def run(
     """
     if not save_every >= 0:
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
+    wanted = make_engine(engine, workers)
     with own.blamed():
         first = experiment.check()
     _refuse_unfit(experiment, Path(folder), *first)
-    with RunFolder(Path(folder), experiment, *first, command=session.get("command", "")) as files:
+    place = RunFolder(Path(folder), experiment, *first, command=session.get("command", ""))
+    with closing(wanted), place as files:
         trials = [
             TrialRun(files, made, seed, save_every)
             for seed in experiment.seeds
@@ -108,7 +110,7 @@ def run(
             files.sort()
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
-        chosen, prepared = _engine(files, engine, workers, first, experiment)
+        chosen, prepared = _engine(files, wanted, first, experiment)
         hints = [] if files.sessions else [first[1].note, *experiment.advice(first[1])]
         note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
         yield Event("start", note=prepared.about)
@@ -141,14 +143,15 @@ def _refuse_unfit(experiment: Experiment, folder: Path, task: Task, data: Federa
 
 def _engine(
     files: RunFolder,
-    name: EngineName,
-    workers: int | None,
+    wanted: Engine,
     first: tuple[Task, FederatedData],
     experiment: Experiment,
 ) -> tuple[Engine, Prepared]:
     """The engine and how it runs; raises if it rounds otherwise than in earlier sessions."""
-    chosen = make_engine(engine_of(files.sessions) if name == "auto" else name, workers)
-    prepared = prepare(chosen, *first, experiment.local)
+    chosen = wanted
+    if isinstance(wanted, Auto):
+        chosen = make_engine(engine_of(files.sessions), wanted.workers)
+    prepared = chosen.prepare(*first, experiment.local)
     if files.sessions and files.sessions[0].get("rounding") != prepared.rounding:
         raise UndriftError(
             f"{files.folder} was begun with {files.sessions[0].get('engine')}, and this would be "
@@ -158,9 +161,9 @@ def _engine(
     return chosen, prepared
 
 
-def engine_of(sessions: Sequence[Row]) -> EngineName:
-    """The engine with the rounding of a run's earlier sessions; "auto" if there are none."""
-    kinds: dict[str, EngineName] = {"compiled": "compiled", "python": "threads"}
+def engine_of(sessions: Sequence[Row]) -> str:
+    """Name of the engine with the rounding of a run's earlier sessions; "auto" if none."""
+    kinds = {"compiled": "compiled", "python": "threads"}
     return kinds.get(sessions[0].get("rounding", ""), "auto") if sessions else "auto"
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,10 @@ class Work:
     data: FederatedData
     local: Local
     n_mean: float
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, without what was computed from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -87,6 +92,27 @@ class ClientResult:
     bytes_up: int = 0
     bad: str | None = None
     """the first quantity that is not finite"""
+    absent: str | None = None
+    """why there is no answer, where clients can fail to answer"""
+
+    @classmethod
+    def missing(cls, reason: str) -> ClientResult:
+        """The result of a client that did not answer."""
+        return cls(Struct(), Struct(), torch.empty(0), absent=reason)
+
+    @property
+    def delivered(self) -> bool:
+        """Whether there is an answer, and all its values are finite."""
+        return self.bad is None and self.absent is None
+
+    def told(self, delta: bool) -> ClientResult:
+        """What the server still needs once `record` and `side` are in the sums of a round.
+
+        delta  whether that includes the update itself
+        """
+        up = Struct(delta=self.up.delta) if delta else Struct()
+        empty = Struct()
+        return replace(self, up=up, buffers=self.buffers[:0], record=empty, side=empty)
 
 
 class Trainer:
