@@ -23,10 +23,10 @@ from undrift.data.federated import FederatedData, described
 from undrift.data.partition.split import training_mask
 from undrift.deploy.memory import Lost, NodeMemory
 from undrift.deploy.wire import Fact, facts_in, pack, unpack
+from undrift.experiment.blueprint import Blueprint
 from undrift.experiment.registry import algorithm
 from undrift.experiment.settings import named
 from undrift.measure.clients import OwnScore
-from undrift.rng import torch_stream
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer, Work, client_rounds, client_survey
 from undrift.training.work import Local
@@ -58,7 +58,7 @@ class Ask:
     accepted     the round of the memory to start from
     floor        the round of the oldest memory that may still be asked for
     algorithm, local, n_mean   the work
-    model, loss, predicts, classes, shape, words   the task
+    model, loss, predicts, classes, shape, words, parameters   the task
     tests        share of the samples that the client is measured on
     """
 
@@ -77,7 +77,23 @@ class Ask:
     classes: int = 0
     shape: str = "[]"
     words: str = "[]"
+    parameters: int = 0
     tests: float = 0.0
+
+    @classmethod
+    def about(cls, blueprint: Blueprint, parameters: int, tests: float) -> Ask:
+        """What all questions about a task have in common."""
+        loss = blueprint.loss
+        return cls(
+            model=repr(blueprint.model),
+            loss=loss if isinstance(loss, str) else repr(loss),
+            predicts=blueprint.predicts or "",
+            classes=blueprint.classes,
+            shape=json.dumps(blueprint.shape),
+            words=json.dumps(blueprint.words),
+            parameters=parameters,
+            tests=tests,
+        )
 
     @property
     def place(self) -> str:
@@ -117,14 +133,13 @@ class Node:
 
     def hello(self, ask: Ask, content: RecordDict) -> RecordDict:
         """Who this is, and how many samples it has."""
-        data, task = self._data(ask), self._task(ask)
+        data, _ = self._data(ask), self._task(ask)
         claimed = self.config.get("client", self.config.get("partition-id", -1))
         return pack(
             {
                 "client": int(claimed),
                 "samples": len(data.order),
                 "tests": len(data.own_rows(0)),
-                "parameters": len(task.x0),
                 "undrift": __version__,
                 "torch": torch.__version__,
             }
@@ -176,7 +191,8 @@ class Node:
                 f"load() gave {len(inputs)} inputs, {described(inputs)}, and {len(targets)} "
                 f"targets; give as many targets as inputs, each of shape {tuple(expected)}"
             )
-        order, tests = np.arange(len(targets)), ()
+        order: np.ndarray = np.arange(len(targets))
+        tests: tuple[np.ndarray, ...] = ()
         if ask.tests:
             mask = training_mask(np.zeros(len(order)), 1 - ask.tests, ask.seed, "clients' tests")
             order, tests = order[mask], (order[~mask],)
@@ -190,12 +206,19 @@ class Node:
 
     def _task(self, ask: Ask) -> Task:
         """The task; its parameters come with every question."""
-        with torch_stream(ask.seed, "initial model"):
-            words = tuple(json.loads(ask.words))
-            model = named("model", ask.model).build(json.loads(ask.shape), ask.classes, words)
-        loss = named("loss", ask.loss)
-        function = loss if isinstance(loss, str) else loss.function()
-        return Task(model, function, predicts=ask.predicts or None)  # type: ignore[arg-type]
+        task = Blueprint(
+            named("model", ask.model),
+            named("loss", ask.loss),
+            ask.predicts or None,  # type: ignore[arg-type]
+            tuple(json.loads(ask.shape)),
+            ask.classes,
+            tuple(json.loads(ask.words)),
+        ).build(ask.seed)
+        if len(task.x0) != ask.parameters:
+            raise UndriftError(
+                f"{ask.model} has {len(task.x0)} parameters here, and {ask.parameters} there"
+            )
+        return task
 
     def _memory(self, ask: Ask) -> NodeMemory:
         state = self.config.get("state")

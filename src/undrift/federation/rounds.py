@@ -107,7 +107,8 @@ def rounds(
         if available is not None:
             here = np.intersect1d(registered, _registered(available, t, len(data)))
             sizes = data.sizes[here]
-        cohort = sampler.draw(Urn(t, here, sizes, stream(seed, "cohort", t), state.attention))
+        drawer = sampler if available is None else sampler.at_most(len(here))
+        cohort = drawer.draw(Urn(t, here, sizes, stream(seed, "cohort", t), state.attention))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
             luck = stream(seed, "dropout", t).random(len(data))

@@ -72,7 +72,8 @@ class RunFolder:
         if self.sums.damage:
             self.notes.append(f"{self.sums.damage}; checksums are computed again")
         self._settings()
-        counts: Row = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
+        known = task.classifies and len(data.order) > 0  # a deployment's samples are elsewhere
+        counts: Row = {"label_counts": data.label_counts.tolist()} if known else {}
         for whose, names in (("clients", data.client_names), ("classes", data.class_names)):
             counts |= {} if names is None else {whose: list(names)}
         self._read(RunFile.PARTITION, counts)
