@@ -1,6 +1,7 @@
 """Random failures: messages, nodes and the server, in deployments without processes."""
 
 import random
+import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -8,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from undrift.deploy.nodes import Nodes
 from undrift.deploy.reference import differences
 from undrift.deploy.roster import Roster
 from undrift.deploy.server import Deployment, deploy
 from undrift.experiment.experiment import Experiment
 from undrift.runs import checkpoint
-from undrift.runs.layout import checkpoint_files
+from undrift.runs.layout import RunFile, checkpoint_files
 
 pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
 
@@ -56,14 +58,15 @@ class Server:
         self.seed, self.deaths, self.fallbacks = seed, 0, 0
         self.happened: Counter[str] = Counter()
         self.dead = False
+        self.luck = 0.4
 
     def save(self, original: Any, state: Any, path: Any) -> None:
         luck = self.rng.random()
-        if self.dead or luck < 0.08:
+        if self.dead or luck < 0.12:
             self.dead = True
             raise Died
         original(state, path)
-        if luck > 0.92:
+        if luck > 0.88:
             self.dead = True
             raise Died
 
@@ -96,7 +99,7 @@ class Server:
         """Lose the newest checkpoint, sometimes."""
         for folder in (self.run / "checkpoints").glob("*"):
             found = checkpoint_files(folder)
-            if len(found) > 1 and self.rng.random() < 0.4:
+            if len(found) > 1 and self.rng.random() < self.luck:
                 found[0].write_bytes(b"damaged")
                 self.fallbacks += 1
 
@@ -114,3 +117,25 @@ def test_failures_change_no_bits(
     assert roster is not None
     assert [one.lost for one in roster.clients] == [None] * 4
     assert sum(server.happened[fault] for fault in server.happened if fault != "ok") > 3
+
+
+def test_the_machine_notices_a_wrong_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nodes forget all but the newest memory, a server that falls back finds some lost."""
+    right = Nodes._stamps
+
+    def wrong(self: Nodes, *given: Any) -> tuple[dict[int, int], dict[int, int]]:
+        now, _ = right(self, *given)
+        return now, now
+
+    monkeypatch.setattr(Nodes, "_stamps", wrong)
+    lost = []
+    for seed in range(2):
+        chosen = experiment("SCAFFOLD()")
+        server = Server(chosen, tmp_path / str(seed), seed)
+        server.luck = 1.0
+        with monkeypatch.context() as patch:
+            server.play(patch, faults=0)
+        assert list(differences(chosen, server.run)) == []
+        text = (server.run / RunFile.EXCHANGES).read_text(encoding="utf-8")
+        lost += re.findall("its memory of round [0-9]+ is lost", text)
+    assert lost

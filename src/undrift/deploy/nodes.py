@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from undrift.core import Struct
+from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.deploy.node import Ask
 from undrift.deploy.roster import Roster, refuse_claims
@@ -81,6 +81,8 @@ class Nodes:
     """called with what happened in each exchange of a round"""
     _receipts: dict[Trial, tuple[int, dict[int, int], dict[int, int]]] = field(default_factory=dict)
     """trial → round, receipts before it, and those before the round before it"""
+    _forms: dict[Algorithm, tuple[Struct, Struct]] = field(default_factory=dict)
+    """algorithm → what its clients answer to a survey, and what they upload"""
     _ignored: dict[int, float] = field(default_factory=dict)
     """node → time until which it is not asked who it is"""
 
@@ -232,7 +234,9 @@ class Nodes:
         ]
         kind = "train.survey" if isinstance(job, SurveyJob) else "train"
         replies = self._send_to_clients(kind, shared, asks)
-        answer, up = upload_forms(job.algorithm, task.x0)
+        if job.algorithm not in self._forms:
+            self._forms[job.algorithm] = upload_forms(job.algorithm, task.x0)
+        answer, up = self._forms[job.algorithm]
         results = []
         for work, ask, reply in zip(works, asks, replies, strict=True):
             facts, absent = _read(reply, ask)

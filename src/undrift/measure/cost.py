@@ -111,8 +111,8 @@ def storage(algorithm: Algorithm, n: int) -> Storage:
 
 
 def upload_forms(algorithm: Algorithm, x: Tensor) -> tuple[Struct, Struct]:
-    """What a client answers to a survey and uploads, for models like x: vectors without storage."""
-    played = _Rehearsal(algorithm, torch.empty_like(x, device="meta"))
+    """What a client answers to a survey and uploads, for models like x; values mean nothing."""
+    played = _Rehearsal(algorithm, x)
     return played.answer, played.up
 
 
