@@ -97,6 +97,7 @@ COMMANDS = {
         "cost:cost",
         "Show what algorithms cost; without any, the cost tables of the AdaBest and FedGBO papers.",
     ),
+    "deploy": ("deploy:deploy_app", "Train on real devices, through Flower."),
     "data": ("data:data_app", "Show, fetch and find data sets."),
     "partition": ("partition:partition_app", "See, save and share partitions."),
     "list": (

@@ -80,3 +80,19 @@ def serve(host: str, port: int, superlink: str, trusted: Path, certfile: Path, k
         log_level="warning",
         server_header=False,
     )
+
+
+if __name__ == "__main__":
+    import sys
+
+    from undrift.deploy import keys
+
+    host, port, inner, folder = sys.argv[1:]
+    serve(
+        host,
+        int(port),
+        inner,
+        keys.certificate(Path(folder)),
+        keys.certificate(Path(folder), keys.SERVER),
+        keys.private_key(Path(folder)),
+    )
