@@ -93,12 +93,12 @@ class LocalGrid(Grid):
                 with patch.object(NodeMemory, "put", side_effect=Crash):
                     self.app(arrived, self.contexts[node])
                 continue
-            reply = over_the_wire(self.tampered(self.app(arrived, self.contexts[node])))
+            reply = over_the_wire(self.tampered(node, self.app(arrived, self.contexts[node])))
             if fault in ("ok", "twice"):
                 self.replies[name] = reply
         return name
 
-    def tampered(self, reply: Message) -> Message:
+    def tampered(self, node: int, reply: Message) -> Message:
         """What a node sends in place of its reply."""
         return reply
 
@@ -133,17 +133,19 @@ def loader(data: FederatedData) -> Load:
     """The function by which each node finds its samples."""
 
     def load(config: Mapping[str, Any]) -> tuple[Any, Any]:
-        return data.batch(data.rows(int(config["client"])))
+        return data.batch(data.rows(int(config.get("samples", config["client"]))))
 
     return load
 
 
-def local_grid(data: FederatedData, folder: Path, **more: Any) -> LocalGrid:
+def local_grid(
+    data: FederatedData, folder: Path, kind: type[LocalGrid] = LocalGrid, **more: Any
+) -> LocalGrid:
     """A node for each client, with its state in a folder of its own."""
     configs = {
         FIRST + i: {"client": i, "state": str(folder / f"node-{i}")} for i in range(len(data))
     }
-    return LocalGrid(client_app(loader(data)), configs, **more)
+    return kind(client_app(loader(data)), configs, **more)
 
 
 def memories(folder: Path, client: int) -> list[Struct]:

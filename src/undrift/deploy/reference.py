@@ -26,6 +26,8 @@ from undrift.runs.trial import Trial
 from undrift.training.task import Task
 from undrift.training.trainer import ClientResult, Trainer
 
+NOT_FINITE = "is not finite"
+
 Absences = Mapping[tuple[int, str], Mapping[int, str]]
 """Round and kind of exchange → client → why it is absent."""
 
@@ -45,8 +47,12 @@ class Scripted(Sequential):
 
         def results() -> Iterator[ClientResult]:
             for work, me in clients:
-                why = self.absences.get((work.t, kind), {}).get(work.client)
-                yield ClientResult.missing(why) if why else job(trainer, (work, me))
+                why = self.absences.get((work.t, kind), {}).get(work.client, "")
+                if why and not why.endswith(NOT_FINITE):
+                    yield ClientResult.missing(why)
+                else:
+                    result = job(trainer, (work, me))
+                    yield replace(result, bad=why) if why else result
 
         return gathered(results(), clients, into)
 
