@@ -13,8 +13,10 @@ import pytest
 from jinja2 import Template
 
 import undrift
+from tests.laws.test_identities import SAME
 from undrift import algorithms, parts
 from undrift.cli.app import application
+from undrift.experiment.registry import algorithm
 from undrift.runs.reading import FORMAT
 
 ROOT = Path(__file__).parent.parent
@@ -94,6 +96,24 @@ def test_every_algorithm_and_part_has_a_formula() -> None:
     missing = [name for name in algorithms.__all__ if f"\n## {name}\n" not in text]
     missing += [name for name in parts.__all__ if name not in text]
     assert missing == [], f"docs/reference/formulas.md has no section '## NAME' for {missing}"
+
+
+def test_the_map_of_the_family_shows_what_the_laws_hold() -> None:
+    text = (DOCS / "reference" / "family.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- identities.*?-->\n(.*?)<!-- end", text, flags=re.DOTALL)
+    assert shown
+    laws = {(repr(algorithm(a)), repr(algorithm(b))): kind for a, b, kind in SAME}
+    for line in shown[1].strip().splitlines()[2:]:
+        a, b = (repr(algorithm(name)) for name in re.findall(r"`(.+?)`", line))
+        kind = laws[a, b] if (a, b) in laws else laws[b, a]
+        assert ("all clients" in line) == ("full_participation" in kind), line
+
+
+def test_readme_names_every_algorithm_and_part() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.partition("## What there is")[2].partition("\n\n## ")[0]
+    named = set(re.findall(r"\w+", table))
+    assert {*algorithms.__all__, *parts.__all__} - named == set()
 
 
 def test_the_install_page_names_every_extra_and_this_version() -> None:

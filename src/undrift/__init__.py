@@ -6,6 +6,7 @@ rounds         the generator that runs a federation
 run            the generator that runs an experiment in a folder, or what is left of it
 History        the numbers of rounds or run directories as a table, and plots of them
 replay         any algorithm on fully explicit inputs, for checking
+conform        any implementation of a method, in any code base, compared with the method
 check_algorithm  laws that every algorithm obeys, ours and yours
 """
 
@@ -20,21 +21,28 @@ os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # undrift.arithmetic says why
 if TYPE_CHECKING:
     from undrift.algorithms import (
         MFL,
+        MIFA,
         SCAFFOLD,
         AdaBest,
         Centralised,
+        FedAU,
         FedAvg,
+        FedDC,
         FedDyn,
         FedGBO,
         FedNova,
         FedProx,
+        FedVARP,
         LocalOnly,
         Mime,
         MimeLite,
+        Scaffnew,
         SCAFFOLDm,
     )
+    from undrift.checks.conform import NonConforming, conform
     from undrift.checks.laws import LAWS, LawBroken, check_algorithm
-    from undrift.checks.replay import Plan, Snapshot, replay
+    from undrift.checks.plan import Plan
+    from undrift.checks.replay import Snapshot, replay
     from undrift.config import UndriftError
     from undrift.core import Algorithm, Client, Part, RoundFacts, Struct
     from undrift.data import FederatedData
@@ -52,22 +60,45 @@ if TYPE_CHECKING:
     from undrift.experiment.experiment import Experiment
     from undrift.experiment.registry import algorithm
     from undrift.federation.rounds import Round, State, rounds
-    from undrift.federation.sampling import MD, AdaFL, Bernoulli, Explicit, RoundRobin, Uniform
+    from undrift.federation.sampling import (
+        MD,
+        AdaFL,
+        Bernoulli,
+        Explicit,
+        OneClass,
+        RoundRobin,
+        Uniform,
+    )
     from undrift.measure.stopping import Budget, Patience, Target
     from undrift.optim import SGD, Adagrad, Adam, HeavyBall, Plateau, RMSProp, SGDm, Yogi
     from undrift.parts import (
+        ASAM,
         IDA,
+        SAM,
         Clip,
+        DeltaSGD,
         Extrapolate,
+        FedACG,
         FedAdagrad,
         FedAdam,
+        FedASAM,
         FedAvgM,
+        FedCM,
+        FedExP,
+        FedGamma,
         FedGLAD,
+        FedHyper,
+        FedInit,
         FedRMSProp,
+        FedSAM,
+        FedSpeed,
         FedYogi,
         Krum,
         LocalOpt,
         Median,
+        MoFedSAM,
+        Momentum,
+        MomentumSCAFFOLD,
         Prox,
         ServerOpt,
         TrimmedMean,
@@ -82,6 +113,7 @@ _LATER = {
     "undrift.algorithms": (
         *("MFL", "SCAFFOLD", "AdaBest", "FedAvg", "FedDyn", "FedGBO", "FedNova", "FedProx"),
         *("Centralised", "LocalOnly", "Mime", "MimeLite", "SCAFFOLDm"),
+        *("FedAU", "FedDC", "FedVARP", "MIFA", "Scaffnew"),
     ),
     "undrift.training.work": ("Local",),
     "undrift.checks.laws": ("LAWS", "LawBroken", "check_algorithm"),
@@ -100,6 +132,9 @@ _LATER = {
     "undrift.optim": ("SGD", "Adagrad", "Adam", "HeavyBall", "Plateau", "RMSProp", "SGDm", "Yogi"),
     "undrift.parts": (
         *("IDA", "Clip", "Extrapolate", "FedAdagrad", "FedAdam", "FedAvgM", "FedGLAD"),
+        *("ASAM", "SAM", "DeltaSGD", "FedExP", "FedHyper", "FedInit", "Momentum"),
+        *("FedACG", "FedASAM", "FedCM", "FedGamma", "FedSAM", "FedSpeed", "MoFedSAM"),
+        "MomentumSCAFFOLD",
         *(
             "FedRMSProp",
             "FedYogi",
@@ -111,7 +146,9 @@ _LATER = {
             "TrimmedMean",
         ),
     ),
-    "undrift.checks.replay": ("Plan", "Snapshot", "replay"),
+    "undrift.checks.conform": ("NonConforming", "conform"),
+    "undrift.checks.plan": ("Plan",),
+    "undrift.checks.replay": ("Snapshot", "replay"),
     "undrift.federation.rounds": ("Round", "State", "rounds"),
     "undrift.runs.runner": ("Event", "run"),
     "undrift.runs.trial": ("Trial",),
@@ -120,6 +157,7 @@ _LATER = {
         "AdaFL",
         "Bernoulli",
         "Explicit",
+        "OneClass",
         "RoundRobin",
         "Uniform",
     ),
@@ -140,11 +178,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ASAM",
     "IDA",
     "IID",
     "LAWS",
     "MD",
     "MFL",
+    "MIFA",
+    "SAM",
     "SCAFFOLD",
     "SGD",
     "AdaBest",
@@ -157,6 +198,7 @@ __all__ = [
     "Centralised",
     "Client",
     "Clip",
+    "DeltaSGD",
     "Digits",
     "Dirichlet",
     "DirichletTotal",
@@ -164,16 +206,28 @@ __all__ = [
     "Experiment",
     "Explicit",
     "Extrapolate",
+    "FedACG",
+    "FedASAM",
+    "FedAU",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedCM",
+    "FedDC",
     "FedDyn",
+    "FedExP",
     "FedGBO",
     "FedGLAD",
+    "FedGamma",
+    "FedHyper",
+    "FedInit",
     "FedNova",
     "FedProx",
     "FedRMSProp",
+    "FedSAM",
+    "FedSpeed",
+    "FedVARP",
     "FedYogi",
     "FederatedData",
     "HeavyBall",
@@ -186,7 +240,12 @@ __all__ = [
     "Median",
     "Mime",
     "MimeLite",
+    "MoFedSAM",
+    "Momentum",
+    "MomentumSCAFFOLD",
     "Natural",
+    "NonConforming",
+    "OneClass",
     "Pachinko",
     "Part",
     "Patience",
@@ -200,6 +259,7 @@ __all__ = [
     "SCAFFOLDm",
     "SGDm",
     "Saved",
+    "Scaffnew",
     "ServerOpt",
     "Shards",
     "Snapshot",
@@ -215,6 +275,7 @@ __all__ = [
     "Yogi",
     "algorithm",
     "check_algorithm",
+    "conform",
     "federate",
     "replay",
     "rounds",

@@ -129,6 +129,7 @@ class RoundFacts:
 
     t           round, from 1
     lr          local step size this round, eta_t
+    lr0         local step size before any decay, eta
     steps       weighted mean of the delivering clients' local steps, K
     cohort      clients that delivered, p = |P^t|
     population  clients registered, N = |S^t|
@@ -138,6 +139,7 @@ class RoundFacts:
 
     t: int
     lr: float
+    lr0: float
     steps: float
     cohort: int
     population: int
@@ -165,9 +167,19 @@ class Algorithm(Config):
         return False
 
     @property
-    def quorum(self) -> int:
-        """Uploads that a round needs for what the algorithm promises."""
+    def quorum(self) -> float:
+        """Uploads that a round needs for what the algorithm promises; inf is those of all."""
         return 1
+
+    @property
+    def even_steps(self) -> bool:
+        """Whether it relies on local steps of size eta, as it divides updates by K or K eta."""
+        return False
+
+    @property
+    def plain_mean(self) -> bool:
+        """Whether clients take the next x for the mean of their models."""
+        return False
 
     @property
     def unweighted(self) -> tuple[str, ...]:
@@ -268,8 +280,9 @@ class Part(Algorithm):
 
     inner: Algorithm = member(Algorithm)
 
-    rank: ClassVar[int] = 0
-    """how far outside it belongs: 0 local training, 1 weighing, 2 server optimiser, 3 FedGLAD"""
+    rank: ClassVar[float] = 0
+    """how far outside it belongs: 0 local training (0.5 the size of its steps), 1 weighing,
+    2 server optimiser, 3 rescaling of the mean update"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -281,7 +294,12 @@ class Part(Algorithm):
                 self._refuse_order(f"{type(inner).__name__} must stand outside")
             if inner.rank == self.rank == 1:
                 self._refuse_order("only one part may weigh the updates")
+            if inner.rank == self.rank == 3:
+                self._refuse_order("only one part may rescale the mean update")
             inner = inner.inner
+        if 1 <= self.rank <= 3 and inner.plain_mean:
+            name = type(inner).__name__
+            self._refuse_order(f"clients of {name} take the next x for the mean of their models")
 
     def _refuse_order(self, reason: str) -> None:
         self.refuse(reason, inner=self.inner)
@@ -305,8 +323,16 @@ class Part(Algorithm):
         return self.inner.surveys
 
     @property
-    def quorum(self) -> int:
+    def quorum(self) -> float:
         return self.inner.quorum
+
+    @property
+    def even_steps(self) -> bool:
+        return self.inner.even_steps
+
+    @property
+    def plain_mean(self) -> bool:
+        return self.inner.plain_mean
 
     @property
     def unweighted(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,16 +40,31 @@ def cosine(a: Vector, b: Vector) -> float:
     return float(a @ b) / lengths if lengths > 0 else 0.0
 
 
-def safe_beta(square: Any, mean: Vector, cohort: int) -> float:
-    """The decay beta at which a sum of past mean updates does not overshoot: 1 − 1/(ωG), ω = 3/2.
+def effective_updates(square: Any, mean: Vector, cohort: int) -> float:
+    """G = Σ w_i ||g_i||² / ||Σ w_i g_i||², the number of updates that say something of their own.
 
-    G = min(p, Σ w_i ||g_i||² / ||Σ w_i g_i||²), between 1 (all p updates agree) and p (they have
-    nothing in common), counts the updates that say something of their own. A sum that decays by
-    beta moves each mean update by 1/(1 − beta) = ωG in all: best near G where clients project onto
-    their own solutions, unstable beyond 2G.
+    Between 1 (all p updates agree) and p (they have nothing in common), to which it is cut: it is
+    larger only if updates cancel each other.
 
     square  Σ w_i ||g_i||²
+    mean    Σ w_i g_i
+    cohort  p
     """
     length = float(mean @ mean)
-    updates = min(max(float(square) / length, 1.0), cohort) if length > 0 else cohort
-    return 1 - 1 / (1.5 * updates)
+    return min(max(float(square) / length, 1.0), float(cohort)) if length > 0 else float(cohort)
+
+
+def safe_beta(updates: float, cohort: int, age: Any) -> float:
+    """The decay beta = 1 − 1/s of a sum of past mean updates, s = min(p + 0.8, 2 √(G min(G, a))).
+
+    Such a sum moves each mean update by 1 + beta + beta² + ... = s in all. p updates that have
+    nothing in common should count as their sum, s = p, or a little more. More than 2G is unstable
+    where clients seldom come back, and where they come back after a rounds, before the sum has
+    faded, they answer it: it swings ever longer beyond √(aG)/2.
+
+    updates  G, see `effective_updates`
+    cohort   p
+    age      a, mean over the clients of the rounds since they last took part
+    """
+    limit = 2 * math.sqrt(updates * min(updates, float(age)))
+    return 1 - 1 / min(cohort + 0.8, limit)

@@ -72,7 +72,10 @@ def test_report_goes_into_the_run_itself(tmp_path: Path, capsys: Shown) -> None:
         ([], "at least one run directory"),
         (["RUN", "--target", "80"], "--target 80.0: must be"),
         (["RUN", "--formats", "svg,jpg"], "no kind of figure is called 'jpg'"),
-        (["RUN", "--columns", "final,worst"], "no column is called 'worst'; known: behind, best,"),
+        (
+            ["RUN", "--columns", "final,worst"],
+            "no column is called 'worst'; known: balanced, behind,",
+        ),
         (["RUN", "--baseline", "fedavgm"], "did you mean 'FedAvg'"),
         (["RUN", "RUN"], "given twice"),
         (["nowhere"], "'nowhere' is not a directory"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.laws.reference import Problem
-from undrift.checks.replay import Plan, Snapshot, replay
+from undrift.checks.plan import Plan
+from undrift.checks.replay import Snapshot, replay
 from undrift.core import Algorithm
 from undrift.experiment.registry import algorithm as named
 

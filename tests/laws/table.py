@@ -27,6 +27,14 @@ ALGORITHMS = [
     "LocalOnly()",
     "Centralised()",
     "MimeLite(SGDm(), gradient='batch')",
+    "FedDyn(mu=0.02, duals='active')",
+    "FedDC(mu=0.1)",
+    "FedDC(mu=0.1, duals='active')",
+    "FedDC(mu=0.1, control=False)",
+    "FedVARP()",
+    "MIFA()",
+    "FedAU(cut=2)",
+    "Scaffnew()",
 ]
 
 PARTS = [
@@ -52,6 +60,17 @@ PARTS = [
     "Krum(FedAvg(), f=1, m=2)",
     "Median(FedAvg())",
     "TrimmedMean(FedAvg(), fraction=0.34)",
+    "Momentum(FedAvg(), alpha=0.1)",
+    "SAM(FedAvg(), rho=0.1)",
+    "SAM(FedAvg(), rho=0.1, normalise=False, share=0.7)",
+    "ASAM(FedAvg(), rho=0.1)",
+    "FedExP(FedAvg())",
+    "FedExP(FedAvg(), eps=0.0, form='code')",
+    "FedHyper(FedAvg())",
+    "FedHyper(FedAvg(), bound=5.0, normalise=True)",
+    "FedInit(FedAvg(), beta=0.1)",
+    "FedInit(FedAvg(), beta=0.1, form='code')",
+    "DeltaSGD(FedAvg())",
 ]
 
 COMPOSITIONS = [
@@ -85,6 +104,22 @@ COMPOSITIONS = [
     "Prox(SCAFFOLD(option=1), mu=0.1)",
     "LocalOpt(LocalOnly(), HeavyBall())",
     "LocalOpt(Centralised(), HeavyBall())",
+    "Momentum(SCAFFOLD(), alpha=0.5)",
+    "FedGLAD(Momentum(SCAFFOLDm(), alpha=0.5))",
+    "FedGLAD(SAM(Momentum(FedAvg(weights='uniform'), alpha=0.1), rho=0.05))",
+    "SAM(Mime(SGDm()), rho=0.1)",
+    "SAM(FedDyn(mu=0.1, scale='none', duals='active'), rho=0.1, normalise=False)",
+    "FedExP(SCAFFOLD())",
+    "FedHyper(Extrapolate(FedAvg(), beta=0.9))",
+    "FedGLAD(FedDC(mu=0.1))",
+    "FedGLAD(FedVARP())",
+    "FedGLAD(MIFA())",
+    "IDA(FedVARP())",
+    "FedExP(FedAU(cut=2))",
+    "FedInit(Momentum(SCAFFOLD(), alpha=0.5), beta=0.1, form='code')",
+    "FedInit(AdaBest(mu=0.02, beta=0.96), beta=0.1)",
+    "Clip(FedInit(Scaffnew(), beta=0.1, form='code'), norm=1.0)",
+    "FedGLAD(DeltaSGD(SAM(Prox(AdaBest(mu=0.02, beta=0.96), mu=0.1), rho=0.1)))",
 ]
 
 TABLE = [*ALGORITHMS, *PARTS, *COMPOSITIONS]

@@ -9,39 +9,72 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.laws.play import play
-from tests.laws.test_identities import TOLERANCE, equal, gap, over_seeds, problem_of
+from tests.laws.test_identities import (
+    TOLERANCE,
+    equal,
+    gap,
+    over_seeds,
+    problem_of,
+    with_cohorts_of,
+)
 from undrift.config import UndriftError
 from undrift.experiment.registry import algorithm
-from undrift.vectors import safe_beta
+from undrift.vectors import effective_updates, safe_beta
 
-LIMITS = {1: 1 / 3, 5: 1 - 1 / 7.5, 100: 1 - 1 / 150}
-"""beta where p updates have nothing in common"""
+SELDOM = 1e6
+"""rounds after which clients come back that in effect never do"""
 
 
-def beta_of(updates: torch.Tensor) -> float:
+def beta_of(updates: torch.Tensor, age: float = SELDOM) -> float:
     """The rule, of the rows of a matrix."""
-    return safe_beta((updates * updates).sum(1).mean(), updates.mean(0), len(updates))
+    p, square = len(updates), (updates * updates).sum(1).mean()
+    return safe_beta(effective_updates(square, updates.mean(0), p), p, age)
 
 
-@pytest.mark.parametrize("p", LIMITS)
+@pytest.mark.parametrize("p", [1, 2, 5, 100])
 def test_updates_that_agree_and_updates_that_have_nothing_in_common(p: int) -> None:
     rows = torch.eye(p, 200, dtype=torch.float64)
-    assert beta_of(rows) == pytest.approx(LIMITS[p])
-    assert beta_of(rows[:1].expand(p, -1)) == pytest.approx(1 / 3)
+    assert beta_of(rows) == pytest.approx(1 - 1 / (p + 0.8))
+    assert beta_of(rows[:1].expand(p, -1)) == pytest.approx(1 - 1 / min(p + 0.8, 2))
 
 
 def test_updates_that_cancel_count_no_more_than_they_are() -> None:
     opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     almost = torch.tensor([[1.0, 1e-9], [-1.0, 0.0]])
-    assert beta_of(opposite) == beta_of(almost) == pytest.approx(1 - 1 / 3)
-    assert beta_of(0 * opposite) == pytest.approx(1 - 1 / 3)
+    assert beta_of(opposite) == beta_of(almost) == pytest.approx(1 - 1 / 2.8)
+    assert beta_of(0 * opposite) == pytest.approx(1 - 1 / 2.8)
 
 
-@given(seed=st.integers(0, 10**6), p=st.integers(1, 8), scale=st.floats(1e-3, 1e3))
-def test_it_is_between_the_limits_whatever_the_scale(seed: int, p: int, scale: float) -> None:
+@pytest.mark.parametrize(("age", "memory"), [(1, 20), (4, 40), (25, 100), (26, 100.8)])
+def test_clients_that_come_back_soon_shorten_the_memory(age: float, memory: float) -> None:
+    assert beta_of(torch.eye(100), age) == pytest.approx(1 - 1 / memory)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    p=st.integers(1, 8),
+    scale=st.floats(1e-3, 1e3),
+    age=st.floats(1, 1e6),
+)
+def test_it_is_within_its_bounds_whatever_the_scale(
+    seed: int, p: int, scale: float, age: float
+) -> None:
     rows = torch.from_numpy(np.random.default_rng(seed).normal(size=(p, 5)))
-    assert 1 / 3 - 1e-12 <= beta_of(rows) <= 1 - 1 / (1.5 * p) + 1e-12
-    assert beta_of(scale * rows) == pytest.approx(beta_of(rows), rel=1e-9)
+    beta, updates = beta_of(rows, age), effective_updates((rows**2).sum() / p, rows.mean(0), p)
+    assert 0 <= beta < 1 - 1 / (2 * p)  # beyond which p orthogonal updates grow without bound
+    assert 1 / (1 - beta) <= 2 * updates + 1e-9
+    assert beta_of(scale * rows, age) == pytest.approx(beta, rel=1e-9)
+    assert beta <= beta_of(rows, 2 * age)
+
+
+@over_seeds
+def test_clients_tell_how_long_they_were_away(seed: int) -> None:
+    """The memory of a lone client is constant, that of all clients no longer than 2 √p."""
+    for p, longest in (1, 1.8), (5, 2 * 5**0.5):
+        run = play("adabest(beta='auto')", with_cohorts_of(p, problem_of(seed)))
+        memories = [1 / (1 - now.server["beta"]) for now in run]
+        assert max(memories) <= longest + 1e-9
+        assert p > 1 or memories == pytest.approx([1.8] * len(run))
 
 
 @pytest.mark.parametrize("beta", ["0.7", "'auto'"])

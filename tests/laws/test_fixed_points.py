@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from undrift.checks.replay import Plan, Snapshot, replay
+from undrift.checks.plan import Plan
+from undrift.checks.replay import Snapshot, replay
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm
@@ -144,6 +145,11 @@ def test_fedavg_ends_at_its_own_fixed_point(weights: str, steps: int, seed: int)
         ("feddyn(mu=1.0, prox=0.5)", {}),
         ("mime(SGDm(beta=0.5))", {}),
         ("adabest(mu=1.0, beta=1.0, prox=1.0)", {}),
+        ("scaffnew", {}),
+        ("scaffnew", {"lr_decay": 0.99}),
+        ("SCAFFOLD-M(alpha=0.5)", {}),
+        ("fedspeed(mu=1.0, rho=0.0)", {}),
+        ("feddc(mu=0.5)", {}),
     ],
 )
 def test_corrected_algorithms_reach_the_optimum(
@@ -155,7 +161,9 @@ def test_corrected_algorithms_reach_the_optimum(
 
 @settings(max_examples=1)
 @given(seed=SEEDS)
-@pytest.mark.parametrize("name", ["scaffold", "scaffold(option=1)", "scaffoldm"])
+@pytest.mark.parametrize(
+    "name", ["scaffold", "scaffold(option=1)", "scaffoldm", "SCAFFOLD-M(alpha=0.5)"]
+)
 def test_scaffold_reaches_the_optimum_with_few_clients_a_round(name: str, seed: int) -> None:
     q = Quadratics.random(seed, clients=5)
     rng = np.random.default_rng(seed)

@@ -21,6 +21,8 @@ from tests.laws.reference import Problem, gradient, random_problem
 from undrift.algorithms import FedAvg, FedGBO
 from undrift.checks.replay import Snapshot
 from undrift.core import Client, RoundFacts, Struct, Vector
+from undrift.experiment.registry import algorithm
+from undrift.measure.cost import messages
 from undrift.optim import SGD, Adam, HeavyBall, Optimiser, RMSProp, SGDm
 from undrift.parts import IDA, FedGLAD, ServerOpt
 
@@ -417,3 +419,110 @@ def test_ida_does_not_tell_apart_what_only_rounding_does() -> None:
     nearby = [Struct(delta=point + k * 1e-14) for k in (0, 1, 5)]
     shares = IDA(FedAvg()).reweigh(Struct(), nearby, [0.2, 0.3, 0.5])
     assert gap([float(share) for share in shares], [1 / 3] * 3) <= TOLERANCE
+
+
+# The family: papers that are one algorithm, or one that we have in some setting (docs/family.md)
+
+VOID = {"with_void_round": True, "changing_population": True}
+ANY = UNEQUAL | VOID
+
+SAME: list[tuple[str, str, dict[str, Any]]] = [
+    ("fedcm(alpha=0.3)", "FedGBO(SGDm(beta=0.7))", ANY),
+    ("fedglad(gamma=9)+fedcm(alpha=0.3)", "fedglad(gamma=9)+FedGBO(SGDm(beta=0.7))", ANY),
+    (
+        "ServerOpt(FedCM(alpha=0.3), SGD(lr=0.5))",
+        "ServerOpt(FedGBO(SGDm(beta=0.7)), SGD(lr=0.5))",
+        ANY,
+    ),
+    ("FedAvg-M(alpha=0.3)", "fedcm(alpha=0.3)", ANY),
+    ("FedACG(beta=0.7, mu=0.1)", "Prox(AdaBest(mu=0.0, beta=0.7), mu=0.1)", ANY),
+    ("FedDC(mu=0.1, control=False)", "FedDyn(mu=0.1)", ANY),
+    ("FedDC(mu=0.1, control=False, duals='active')", "FedDyn(mu=0.1, duals='active')", ANY),
+    ("Scaffnew()", "SCAFFOLD()", FULL),
+    ("FedSpeed(rho=0.0, form='code')", "FedDyn(mu=0.1, scale='none')", ANY),
+    ("FedSpeed(alpha=0.0)", "FedDyn(mu=0.1, scale='none', duals='active')", ANY),
+    (
+        "Momentum(SAM(FedAvg(), rho=0.1), alpha=0.3)",
+        "SAM(Momentum(FedAvg(), alpha=0.3), rho=0.1)",
+        ANY,
+    ),
+    ("Momentum(FedAvg(), alpha=1.0)", "FedAvg()", ANY),
+    ("Momentum(SCAFFOLD(), alpha=1.0)", "SCAFFOLD()", ANY),
+    ("Momentum(SCAFFOLDm(), alpha=0.3)", "Momentum(SCAFFOLD(), alpha=0.3)", VOID),
+    ("SAM(SCAFFOLD(), rho=0.0)", "SCAFFOLD()", ANY),
+    ("ASAM(FedAvg(), rho=0.0)", "FedAvg()", ANY),
+    ("FedHyper(SCAFFOLD(), bound=1.0)", "SCAFFOLD()", ANY),
+    ("FedInit(FedDyn(), beta=0.0)", "FedDyn()", ANY),
+    ("FedInit(SCAFFOLD(), beta=0.0, form='code')", "SCAFFOLD()", ANY),
+    ("FedVARP()", "FedAvg(weights='uniform')", FULL | UNEQUAL),
+    ("MIFA()", "FedAvg(weights='uniform')", FULL | UNEQUAL),
+    ("FedAU()", "FedAvg(weights='uniform')", FULL | UNEQUAL),
+    ("DeltaSGD(start=0.1, growth=0.0, c=1e-12)", "FedAvg()", ANY | {"lr_decay": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "kind"), SAME)
+@over_seeds
+def test_the_family(a: str, b: str, kind: dict[str, Any], seed: int) -> None:
+    equal(a, b, problem_of(seed, **kind))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind"),
+    [
+        ("Scaffnew()", "SCAFFOLD()", FULL | UNEQUAL),
+        ("Scaffnew()", "SCAFFOLD()", {}),
+        ("FedSpeed()", "FedSpeed(form='code')", {}),
+        ("FedDC(mu=0.1)", "FedDC(mu=0.1, duals='active')", {}),
+        ("FedVARP()", "MIFA()", {}),
+        ("FedVARP()", "FedAvg(weights='uniform')", {}),
+        ("FedAU()", "FedAvg(weights='uniform')", {}),
+        ("Momentum(SCAFFOLDm(), alpha=0.3)", "Momentum(SCAFFOLD(), alpha=0.3)", UNEQUAL),
+    ],
+)
+def test_where_the_family_parts(a: str, b: str, kind: dict[str, Any]) -> None:
+    differ(a, b, problem_of(1, **kind))
+
+
+@over_seeds
+def test_the_momentum_of_fedcm_is_that_of_fedgbo(seed: int) -> None:
+    problem = problem_of(seed, **ANY)
+    fedgbo = play("FedGBO(SGDm(beta=0.7))", problem)
+    for now, other in zip(play("fedcm(alpha=0.3)", problem), fedgbo, strict=True):
+        assert gap(now.server["momentum.m"], other.server["stats.m"]) <= TOLERANCE
+
+
+@over_seeds
+def test_fedexp_fedglad_and_auto_beta_use_one_number(seed: int) -> None:
+    """GSI² of the first round; each makes something else of it."""
+    problem = problem_of(seed, rounds=1, clients=8, full_participation=True)
+    uniform = "FedAvg(weights='uniform')"
+    glad = play(f"FedGLAD({uniform}, groups='universal')", problem)[0]
+    square = glad.server["fedglad.gsi"].item() ** 2
+    step = play(f"FedExP({uniform}, eps=0.0)", problem)[0].server["fedexp.factor"]
+    beta = play("AdaBest(beta='auto')", problem)[0].server["beta"]
+    assert step == pytest.approx(max(1, square / 2), rel=1e-9)
+    assert 1 / (1 - beta) == pytest.approx(1.5 * min(8, square), rel=1e-9)
+
+
+@over_seeds
+def test_fedexp_without_room_steps_as_fedavg_and_deploys_the_mean(seed: int) -> None:
+    problem = problem_of(seed, **ANY)
+    x = problem.start
+    plain = play("scaffold", problem)
+    for now, other in zip(play("FedExP(SCAFFOLD(), eps=1e300)", problem), plain, strict=True):
+        assert gap(now.x, other.x) <= TOLERANCE
+        if now.mean is not None:
+            assert gap(now.xbar, (x + now.x) / 2) <= TOLERANCE
+        x = now.x
+    kind = {**FULL, **FULL_BATCH, "loss": "least_squares"}
+    base = problem_of(seed, **kind)
+    twins = replace(base, xs=[base.xs[0]] * 5, ys=[base.ys[0]] * 5)
+    for now, same in zip(play("FedExP(eps=0.0)", twins), play("fedavg", twins), strict=True):
+        assert gap(now.x, same.x) <= TOLERANCE  # all updates are equal
+
+
+def test_scaffnew_sends_half_of_what_scaffold_sends() -> None:
+    ours, theirs = (messages(algorithm(name), 10) for name in ("scaffnew", "scaffold"))
+    assert 2 * ours.up.entries == theirs.up.entries
+    assert 2 * ours.down.entries == theirs.down.entries

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from tests.laws.play import play
 from tests.laws.reference import random_problem
-from undrift.checks.replay import Plan, Snapshot, replay
+from undrift.checks.plan import Plan
+from undrift.checks.replay import Snapshot, replay
 from undrift.core import RoundFacts, Struct, UndriftError, weighted_mean
 from undrift.data.federated import FederatedData
 from undrift.experiment.registry import algorithm
@@ -105,7 +106,7 @@ def glad(
     s |= Struct(fedglad=s.fedglad | Struct(B=s.fedglad.B + B))
     ups = [made.receive(s, Struct(delta=g), sizes) for g in tensors]
     mean = weighted_mean(ups, weights or [1 / len(ups)] * len(ups))
-    facts = RoundFacts(t, 0.1, steps=1, cohort=len(ups), population=9, n_mean=1, groups=sizes)
+    facts = RoundFacts(t, 0.1, 0.1, 1, len(ups), population=9, n_mean=1, groups=sizes)
     d, changes = made.update(s, mean | Struct(raw=mean.delta), facts)
     return d, changes.fedglad
 

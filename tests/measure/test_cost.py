@@ -31,7 +31,9 @@ from undrift.measure.cost import (
     storage,
     vector_work,
 )
-from undrift.measure.cost_tables import (
+from undrift.models import MLP
+from undrift.optim import SGDm
+from undrift.papers.cost_tables import (
     ADJUSTMENTS,
     ALGORITHMS,
     OPTIMISERS,
@@ -45,8 +47,6 @@ from undrift.measure.cost_tables import (
     table,
     text,
 )
-from undrift.models import MLP
-from undrift.optim import SGDm
 from undrift.parts import ServerOpt
 from undrift.training.task import Task
 from undrift.training.work import Local
@@ -81,6 +81,15 @@ NAMES = [
     "FedGLAD(FedAdam())",
     "FedGLAD(ServerOpt(Clip(Prox(Mime(RMSProp()), mu=0.1), norm=1.0), SGD(lr=0.5)))",
     "FedGLAD(AdaBest(mu=0.02, beta=0.96), groups='universal')",
+    "FedDC(mu=0.1)",
+    "FedDC(mu=0.1, duals='active')",
+    "FedVARP()",
+    "FedAU(cut=50)",
+    "SAM(SCAFFOLD(), rho=0.1)",
+    "FedExP(FedAvg())",
+    "FedHyper(FedAvg())",
+    "FedInit(FedAvg(), beta=0.1)",
+    "DeltaSGD(FedAvg())",
 ]
 
 
@@ -120,6 +129,40 @@ def test_storage_is_what_a_run_keeps(name: str) -> None:
     kept = storage(made, len(task.x0))
     assert Size.of(last.server) == kept.server
     assert all(Size.of(me) == kept.client for me in last.clients.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "down", "up", "client", "server", "gradients"),
+    [
+        ("fedcm", (2, 0), (1, 0), (0, 0), (3, 0), 1),
+        ("SCAFFOLD-M", (3, 0), (2, 0), (1, 0), (4, 0), 1),
+        ("fedacg", (1, 0), (1, 0), (0, 0), (3, 1), 1),
+        ("fedgamma", (2, 0), (2, 0), (1, 0), (3, 0), 2),
+        ("fedspeed", (1, 0), (1, 0), (1, 0), (2, 0), 2),
+        ("feddc", (2, 0), (2, 0), (2, 0), (4, 0), 1),
+        ("fedvarp", (1, 0), (1, 0), (1, 0), (3, 0), 1),
+        ("fedau", (1, 0), (1, 1), (0, 2), (2, 0), 1),
+        ("scaffnew", (1, 0), (1, 0), (2, 1), (2, 0), 1),
+        ("fedhyper", (1, 0), (1, 0), (0, 0), (3, 1), 1),
+        ("fedinit", (1, 0), (1, 0), (1, 0), (2, 0), 1),
+        ("deltasgd", (1, 0), (1, 0), (0, 0), (2, 0), 2),
+        ("SAM(Mime())", (3, 0), (2, 0), (0, 0), (3, 0), 4),
+    ],
+)
+def test_costs_of_the_family(
+    name: str,
+    down: tuple[int, int],
+    up: tuple[int, int],
+    client: tuple[int, int],
+    server: tuple[int, int],
+    gradients: int,
+) -> None:
+    """Vectors and numbers that are sent and kept, and gradients a step."""
+    made = algorithm(name)
+    sent, kept = messages(made, 10), storage(made, 10)
+    found = [size.multiples(10) for size in (sent.down, sent.up, kept.client, kept.server)]
+    assert found == [down, up, client, server]
+    assert client_work(made)["Kg"] == gradients
 
 
 def test_sizes() -> None:

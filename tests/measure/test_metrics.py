@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,27 @@ def test_the_spread_of_accuracy_is_that_of_the_clients_one_by_one(
     assert row["client_accuracy"] == pytest.approx(np.quantile(alone, np.linspace(0, 1, 11)))
     assert row["client_accuracy_worst"] == pytest.approx(min(alone))
     assert row["client_accuracy_sd"] == pytest.approx(np.std(alone))
+
+
+@pytest.mark.parametrize("engine", [Sequential(), Threads(2)])
+def test_balanced_accuracy_is_measured_wherever_accuracy_is(engine: Engine) -> None:
+    task, data = federation("classes")
+    held = np.flatnonzero((data.targets != 1).numpy())[: PART + 50]  # one class is missing
+    data = replace(data, held_out=(held,), test_inputs=data.inputs, test_targets=data.targets)
+    last = played(task, data)
+    row = Meter(FedAvg(), task, data, RoundCost.of(FedAvg(), task, data.example), engine).row(last)
+    for name, (inputs, targets, _) in {"": data.test, "validation_": data.validation}.items():
+        kinds = targets.unique()
+        x = (last.server.x, last.buffers)
+        each = [task.evaluate(*x, inputs[targets == k], targets[targets == k])[1] for k in kinds]
+        assert len(each) == (2 if name else 3)
+        assert row[f"{name}balanced_accuracy"] == pytest.approx(np.mean(each))
+    assert row["balanced_accuracy"] == row["cloud_balanced_accuracy"] != row["accuracy"]
+    text = federation("tokens")
+    row = Meter(FedAvg(), *text, RoundCost.of(FedAvg(), text[0], text[1].example), engine).row(
+        played(*text)
+    )
+    assert np.isnan(row["balanced_accuracy"])
 
 
 def test_rows_tell_who_has_delivered_and_each_group_of_parameters() -> None:

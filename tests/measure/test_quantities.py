@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from undrift import IID, AdaBest, Digits, Experiment, FedGLAD, Local, Uniform, run
-from undrift.measure.quantities import AXES, BY_GROUP, KEYS, LISTS, METRICS, QUANTITIES
+from undrift.measure.quantities import AXES, BALANCED, BY_GROUP, KEYS, LISTS, METRICS, QUANTITIES
 from undrift.models import Linear
 from undrift.report.page.sections import SECTIONS
 
@@ -47,7 +47,7 @@ def test_the_page_shows_every_quantity() -> None:
     panels = {panel.quantity.name for _, shown in SECTIONS for panel in shown}
     of_models = {name for name, one in QUANTITIES.items() if one.model}
     summed = {part for one in QUANTITIES.values() for part in one.sum_of}
-    assert panels | of_models | summed | set(AXES) == set(QUANTITIES)
+    assert panels | of_models | summed | {*AXES, *BALANCED.values()} == set(QUANTITIES)
     assert BY_GROUP == {"gsi": "group_gsi", "factor": "group_factor"}
 
 

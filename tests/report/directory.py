@@ -19,6 +19,12 @@ ACCURACY: Accuracies = {
     (B, 1): (0.5, 0.7, 0.8, 0.9),
 }
 
+THREE: Accuracies = {
+    **ACCURACY,
+    (A, 2): (0.2, 0.4, 0.5, 0.5),
+    (B, 2): (0.5, 0.7, 0.8, 0.994),
+}
+
 
 def make_run(
     folder: Path,
@@ -27,11 +33,13 @@ def make_run(
     labels: dict[str, str] | None = None,
     empty: tuple[str, ...] = (),
     lists: bool = False,
+    test: tuple[int, ...] | None = None,
     **experiment: Any,
 ) -> Path:
     """A run directory; `empty` names metrics that are null throughout.
 
-    With `lists`, rows tell of parameter groups (B alone), of clients and of validation.
+    With `lists`, rows tell of parameter groups (B alone), of clients and of validation. With
+    `test`, the test samples of each class, balanced accuracies are half of the others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for name, _ in accuracy))
@@ -65,6 +73,8 @@ def make_run(
             row |= {"gsi": 1.5, "factor": None, "label_similarity": 0.9, "delivered": 2}
             row |= {"dropped": t // 10, "bytes_down": 1000 * t, "bytes_up": 500 * t}
             row |= {"flops": 2e6 * t, "seconds": 0.1 * t}
+            if test:
+                row["balanced_accuracy"] = value and value / 2
             if lists:
                 row |= {"client_accuracy": [k / 10 for k in range(11)], "coverage": t / 20}
                 row |= {"client_accuracy_worst": 0.05, "client_accuracy_sd": 0.3}
@@ -79,7 +89,7 @@ def make_run(
     (folder / "experiment.json").write_text(json.dumps(described))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "partition.json").write_text(
-        json.dumps({"label_counts": [[5, 0], [0, 7], [1, 1], [0, 0]]})
+        json.dumps({"label_counts": [[5, 0], [0, 7], [1, 1], [0, 0]], "test_label_counts": test})
     )
     if failures is not None:
         (folder / "failures.json").write_text(json.dumps(failures))

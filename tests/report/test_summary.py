@@ -1,4 +1,4 @@
-"""The summary: numbers by hand, and the tables that show them."""
+"""The summary: numbers by hand."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import csv
 import io
 import json
 import math
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import serialize
 
-from tests.report.directory import ACCURACY, A, Accuracies, B, make_run, page_of
+from tests.report.directory import ACCURACY, THREE, A, Accuracies, B, make_run, page_of
 from undrift.config import UndriftError
 from undrift.measure.quantities import METRICS
 from undrift.report import (
-    Run,
     csv_table,
     latex_table,
     markdown_table,
@@ -31,13 +27,9 @@ from undrift.report import (
 )
 from undrift.report.estimate import Estimate, quantile
 from undrift.report.merge import renamed
-from undrift.report.notes import footnote, notes
-from undrift.report.page.page import render_page
+from undrift.report.notes import footnote
 from undrift.report.page.panels import panel_data
 from undrift.report.score import RMSE
-from undrift.report.tables import COLUMNS, table_columns
-from undrift.report.units import brief, common_prefix, percent, prefix
-from undrift.runs.layout import origin_file
 
 
 def rows_of(folder: Path) -> dict[str, Any]:
@@ -149,40 +141,11 @@ def test_a_tie_has_two_winners(tmp_path: Path) -> None:
     assert all(row.leads for row in rows_of(make_run(tmp_path, accuracy)).values())
 
 
-def test_without_a_target_the_totals_are_shown(tmp_path: Path) -> None:
-    folder = make_run(tmp_path, target=None)
-    run = read_run(folder)
-    text = markdown_table(run, summarise(run))
-    assert "Traffic (kB)" in text
-    assert "30.0" in text
-    assert " to " not in text.splitlines()[0]
-    assert "least traffic" not in page_of(folder)
-
-
-def test_csv_holds_the_numbers_in_full(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path))
-    first, second = csv.DictReader(io.StringIO(csv_table(run, summarise(run))))
-    assert first["algorithm"] == A
-    assert float(first["final_mean"]) == pytest.approx(0.65)
-    assert float(second["bytes_to_mean"]) == 15000
-    assert float(first["rounds_to_sd"]) == pytest.approx(math.sqrt(12.5))
-    assert first["final_high"] == ""  # two seeds are too few
-    assert (first["metric"], first["rounds"], first["done"]) == ("accuracy", "20", "20")
-    assert (first["leads"], second["leads"], second["behind_mean"]) == ("0", "1", "")
-
-
 def test_student_quantiles() -> None:
     table = {1: 12.70620, 2: 4.30265, 3: 3.18245, 4: 2.77645, 9: 2.26216, 29: 2.04523, 999: 1.96234}
     for dof, t in table.items():  # any book of statistics
         assert quantile(dof) == pytest.approx(t, abs=6e-6)
     assert quantile(2, 0.99) == pytest.approx(9.92484, abs=6e-6)
-
-
-THREE: Accuracies = {
-    **ACCURACY,
-    (A, 2): (0.2, 0.4, 0.5, 0.5),
-    (B, 2): (0.5, 0.7, 0.8, 0.994),
-}
 
 
 def test_intervals_of_accuracies_stay_within_their_bounds(tmp_path: Path) -> None:
@@ -378,258 +341,6 @@ def test_only_the_same_problem_is_compared(tmp_path: Path) -> None:
     same = summarise(merge([read_run(easy), read_run(more)]), "FedAvg, lr=0.1")
     assert [row.leads for row in same] == [False, True, False, False]
     assert same[3].gaps[0] == pytest.approx(0.4 - 0.7)
-
-
-def test_latex_is_escaped(tmp_path: Path) -> None:
-    labels = {A: r"[a]_b & 5% $x^2$ #1 {~} \\ \input{x}", B: "*"}
-    run = read_run(make_run(tmp_path, labels=labels))
-    text = latex_table(run, summarise(run, "*"))
-    label = r"{[}a]\_b \& 5\% \$x\textasciicircum{}2\$ \#1 \{\textasciitilde{}\}"
-    assert f"{label} \\textbackslash{{}}" in text
-    assert "\\input" not in text
-    assert r"65.00 $\pm$ 7.07" in text
-    assert r"& $-$20.00 &" in text
-    assert r"\textbf{{*} $\star$}" in text
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[:3]} == {7}
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 2
-
-
-def write_curve(folder: Path, **columns: tuple[float, ...]) -> Path:
-    """A run of one algorithm on one seed, evaluated in every round."""
-    rounds = len(next(iter(columns.values())))
-    make_run(folder, {(A, 0): ()}, rounds=rounds, target=None)
-    rows = [
-        {"algorithm": A, "seed": 0, "round": t, **{k: v[t - 1] for k, v in columns.items()}}
-        for t in range(1, rounds + 1)
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ({"accuracy": (0.3, 0.5, 0.6, 0.65, 0.68, 0.2)}, "fell from 68.00 %"),
-        ({"accuracy": (0.1, 0.22, 0.12, 0.2, 0.09, 0.12)}, ""),  # noise
-        ({"accuracy": (0.3, 0.6, 0.2)}, ""),  # nobody can tell
-        ({"loss": (0.3, 0.25, 0.21, 0.2, 0.19, 0.9)}, "rose from 0.4359"),
-    ],
-)
-def test_a_fall_is_told_from_noise(
-    tmp_path: Path, columns: dict[str, tuple[float, ...]], said: str
-) -> None:
-    (row,) = summarise(read_run(write_curve(tmp_path, **columns)))
-    assert notes(row) == said
-
-
-def test_what_may_be_chance_is_called_so(tmp_path: Path) -> None:
-    text = "With so few seeds, differences cannot be told from chance."
-    two = read_run(make_run(tmp_path / "two"))
-    assert text in footnote(two, summarise(two))
-    three = read_run(make_run(tmp_path / "three", THREE))
-    assert "Not told from the best by the 95 % interval of the paired differences: FedAvg." in (
-        footnote(three, summarise(three))
-    )
-    clear = {(name, seed): (0.9 if name == B else 0.5,) * 4 for name, seed in THREE}
-    sure = read_run(make_run(tmp_path / "sure", clear))
-    assert "told" not in footnote(sure, summarise(sure))
-
-
-def test_few_seeds_are_said_of_the_rows_that_have_them(tmp_path: Path) -> None:
-    three = read_run(make_run(tmp_path / "three", THREE, name="three"))
-    worse = {(A, seed): (0.1,) * 4 for seed in (0, 1)}
-    two = read_run(make_run(tmp_path / "two", worse, name="two", local="Local(lr=0.5)"))
-    both = merge([three, two])
-    text = footnote(both, summarise(both))
-    assert "mean ± sd over 2 to 3 seeds;" in text
-    assert "With so few seeds" not in text
-    label = next(arm.label for arm in both.arms if arm.run == "two")
-    assert (
-        f"Too few seeds in common with the best to tell differences from chance: {label}." in text
-    )
-    assert "<span>2 to 3 seeds</span>" in render_page(both, summarise(both))
-
-
-def test_control_characters_of_labels_are_escaped_below_the_table(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path, THREE, labels={A: "\x1b[31mx", B: "y"}))
-    assert "\x1b" in footnote(run, summarise(run))
-    assert "\x1b" not in rich_table(run, summarise(run)).note
-
-
-def test_notes_that_were_asked_for_are_there(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path))
-    assert table_columns(run, summarise(run), ["notes"])["Notes"] == ["–", "–"]
-    assert "Notes: none." in printed(run, ["final", "notes"])
-
-
-def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path))
-    rows = summarise(run)
-    names = ["rounds", "final", "seeds"]
-    heads = ["Algorithm", "Rounds to 60 %", "Final accuracy (%)", "Seeds"]
-    assert list(table_columns(run, rows, names)) == heads
-    assert markdown_table(run, rows, names).startswith(f"| {' | '.join(heads)} |")
-    assert " & ".join(heads).replace("%", r"\%") in latex_table(run, rows, names)
-    assert len(rich_table(run, rows, [*names, "notes"]).columns) == 3  # notes are below it
-    assert set(table_columns(run, rows)) < {
-        head for name in COLUMNS for head in table_columns(run, rows, [name])
-    }
-
-
-def test_costs_that_nobody_had_have_no_unit(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path, target=0.99))
-    assert "| Traffic to 99 % | Compute to 99 % |" in markdown_table(run, summarise(run))
-
-
-FORK = f"Origin(run='0123', algorithm={B!r}, round=4)"
-
-
-def write_origin(folder: Path, seed: int, **notes: float) -> None:
-    path = origin_file(folder, seed)
-    path.parent.mkdir(exist_ok=True)
-    facts = json.dumps({"notes": {"bytes_down": 4000, "bytes_up": 2000, "flops": 8e6} | notes})
-    path.write_bytes(serialize({}, {"undrift": facts}))
-
-
-def test_a_fork_says_what_changed_and_what_it_cost_itself(tmp_path: Path) -> None:
-    other = B.replace("0.96", "0.5")
-    accuracy: Accuracies = {(other, 0): (0.7, 0.8, 0.8, 0.9), (other, 1): (0.1, 0.2, 0.7, 0.9)}
-    folder = make_run(tmp_path, accuracy, origin=FORK)
-    for seed in (0, 1):
-        write_origin(folder, seed)
-    run = read_run(folder)
-    (row,) = rows = summarise(run)
-    said = "fork of 0123 after round 4: AdaBest(beta=0.96) → AdaBest(beta=0.5)"
-    assert notes(row) == f"{said}, at the target when first evaluated"
-    assert said.replace("→", r"$\to$") in latex_table(run, rows)
-    assert "<span>" + said in page_of(folder)
-    cells = table_columns(run, rows)
-    assert cells["Rounds to 60 %"] == ["≤ 10"]  # 5 and 15
-    assert cells["Traffic to 60 % (kB)"] == ["≤ 9.00 of 15.0"]
-    assert "Costs of forks: since the fork" in footnote(run, rows)
-    line = next(csv.DictReader(io.StringIO(csv_table(run, rows))))
-    assert (line["fork_round"], line["bytes_mean"], line["bytes_since_fork"]) == (
-        *("4", "30000"),
-        "24000",
-    )
-    totals = replace(run, target=None)
-    assert table_columns(totals, summarise(totals))["Traffic (kB)"] == ["24.0 of 30.0"]
-
-
-def test_a_fork_without_its_origin_tells_the_costs_of_the_whole_past(tmp_path: Path) -> None:
-    folder = make_run(tmp_path, origin=FORK, target=None)
-    write_origin(folder, 0)
-    write_origin(folder, 1, bytes_up=math.nan)
-    run = read_run(folder)
-    assert table_columns(run, summarise(run))["Traffic (kB)"] == ["30.0", "30.0"]
-    origin_file(folder, 0).write_bytes(b"short")
-    assert "Costs of forks" not in footnote(run, summarise(read_run(folder)))
-
-
-def test_a_fork_knows_the_run_beside_it_by_name(tmp_path: Path) -> None:
-    runs = [make_run(tmp_path / "a", name="a", hash="0123")]
-    runs += [make_run(tmp_path / "b", name="b", origin=FORK, hash="4567")]
-    both = merge([read_run(run) for run in runs])
-    assert [arm.fork and arm.fork.run for arm in both.arms] == [None, None, "a", "a"]
-    assert both.arms[3].label == "AdaBest, forked after round 4"
-
-
-def test_every_seed_is_in_the_csv(tmp_path: Path) -> None:
-    failure = {"algorithm": A, "seed": 0, "round": 20, "reason": "a, b"}
-    run = read_run(make_run(tmp_path, failures=[failure]))
-    lines = list(csv.DictReader(io.StringIO(seeds_csv(run, summarise(run, "FedAvg")))))
-    assert [(line["label"], line["seed"]) for line in lines] == [
-        *(("FedAvg", "0"), ("FedAvg", "1")),
-        *(("AdaBest", "0"), ("AdaBest", "1")),
-    ]
-    assert (lines[0]["failure"], lines[0]["final"], lines[0]["rounds"]) == ("a, b", "", "15")
-    assert (lines[2]["difference"], float(lines[3]["difference"])) == ("", pytest.approx(0.3))
-    assert float(lines[1]["bytes_to"]) == 1500 * 20
-
-
-def test_terminal_table_takes_labels_as_they_are(tmp_path: Path) -> None:
-    from rich.console import Console
-
-    run = read_run(make_run(tmp_path, labels={A: "[red]x[/red]", B: "y"}))
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(rich_table(run, summarise(run)))
-    text = console.export_text()
-    assert "[red]x[/red]" in text
-    assert "65.00 ± 7.07" in text
-    assert max(map(len, text.splitlines())) <= 80
-
-
-def printed(run: Run, names: list[str] | None, width: int = 80) -> str:
-    from rich.console import Console
-
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(rich_table(run, summarise(run), names))
-    return console.export_text()
-
-
-def test_narrow_terminals_leave_out_columns_and_cut_nothing(tmp_path: Path) -> None:
-    labels = {A: "FedAvg, lr=0.0003, weight_decay=0.0001", B: "AdaBest, lr=0.03"}
-    run = read_run(make_run(tmp_path, labels=labels, target=0.7))
-    every = [name for name in COLUMNS if name != "notes"]
-    assert "Not shown" not in printed(run, every, 200)
-    for width in (50, 80):
-        text = printed(run, every, width)
-        lines = [line.strip() for line in text.splitlines()]
-        assert max(map(len, lines)) <= width
-        assert any(line.startswith("weight_decay=0.0001") for line in lines)
-        assert any(line.startswith("AdaBest, lr=0.03 ★") for line in lines)
-        assert "65.00 ± 7.07" in text
-        assert "…" not in text
-        for word in footnote(run, summarise(run)).split():
-            assert word in text.split()
-        flat = " ".join(text.split())
-        left = re.findall(r"Not shown at this width: (.*?)\. The page", flat)[0].split(", ")
-        assert "compute" in left
-        for name in set(every) - set(left):
-            _, cells = rich_table(run, summarise(run), every).columns[name]
-            assert all(cell in text for cell in cells)
-    long = read_run(make_run(tmp_path, labels={A: "x" * 90, B: "y"}))
-    assert printed(long, None).count("x") == 90
-    first = printed(run, None, 50)
-    assert "20 (1/2)" in first  # rounds to the target come before the best accuracy
-    assert "85.00 ± 7.07" in first
-
-
-def test_own_tests_of_clients_have_a_column(tmp_path: Path) -> None:
-    plain = read_run(make_run(tmp_path / "plain", lists=True))
-    assert not {"Own tests (%)", "Personal (%)"} & set(table_columns(plain, summarise(plain)))
-    folder = make_run(tmp_path / "tested", lists=True, client_test=0.2)
-    path = folder / "metrics.jsonl"
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    for row in found:
-        row["client_accuracy_mean"] = row["accuracy"] / 2
-    path.write_text("".join(json.dumps(row) + "\n" for row in found))
-    run = read_run(folder)
-    rows = summarise(run)
-    assert table_columns(run, rows)["Own tests (%)"] == ["32.50 ± 3.54", "42.50 ± 3.54"]
-    assert "42.50 ± 3.54" in printed(run, None)
-    assert "Own tests: mean over clients" in footnote(run, rows)
-    assert table_columns(run, rows, ["personal"])["Personal (%)"] == ["–", "–"]
-    others = json.loads((folder / "experiment.json").read_text()) | {"client_test": 0, "name": "o"}
-    (folder / "experiment.json").write_text(json.dumps(others))  # on samples of the training set
-    two = merge([run, read_run(folder)])
-    cells = table_columns(two, summarise(two))["Own tests (%)"]
-    assert cells == ["32.50 ± 3.54", "42.50 ± 3.54", "–", "–"]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(1234.4, "1,234"), (99.96, "100"), (56.71, "56.7"), (8.9, "8.90")]
-)
-def test_brief_numbers(value: float, text: str) -> None:
-    assert brief(value) == text
-
-
-def test_units() -> None:
-    assert prefix(2.5e6) == (1e6, "M")
-    assert prefix(0.2) == (1.0, "")
-    assert common_prefix([3e9, 2e6, math.nan, 0]) == (1e6, "M")
-    assert (percent(0.8), percent(0.825)) == ("80", "82.5")
 
 
 def test_all_samples_in_one_place_are_no_rival(tmp_path: Path) -> None:

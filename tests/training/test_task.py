@@ -17,9 +17,12 @@ from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import Round, rounds
 from undrift.federation.sampling import Uniform
 from undrift.training.losses import PADDING, next_token, suitable_loss
+from undrift.training.sums import Rates
 from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer, Work
 from undrift.training.work import Local
+
+over_seeds = pytest.mark.parametrize("seed", range(3))
 
 
 def play(
@@ -77,6 +80,57 @@ def test_next_token_counts_real_tokens_only(n: int) -> None:
     assert accuracy > 0
     short = evaluate("next_token", scores, targets.to(torch.int16))
     assert short == (loss, accuracy)
+
+
+def rates(
+    outputs: Tensor, targets: Tensor, loss: Any = "cross_entropy", predicts: Any = None
+) -> Rates:
+    task = Task(Echo(), loss, predicts=predicts)
+    return task.rates(task.score(task.x0, task.buffers0, outputs, targets))
+
+
+@over_seeds
+def test_balanced_accuracy_is_the_mean_of_the_accuracies_of_classes(seed: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    outputs = torch.randn(CHUNK + 40, 6, generator=random)
+    targets = torch.randint(5, (len(outputs),), generator=random) ** 2 // 4  # 0, 1, 2 and 4
+    targets[::7] = PADDING
+    got = rates(outputs, targets)
+    asked = targets != PADDING
+    each = [rates(outputs[targets == kind], targets[targets == kind]) for kind in (0, 1, 2, 4)]
+    assert got.balanced_accuracy == pytest.approx(np.mean([one.accuracy for one in each]))
+    assert got[:2] == pytest.approx(rates(outputs[asked], targets[asked])[:2])
+    assert got.balanced_accuracy != got.accuracy
+    even = torch.cat([torch.where(targets == kind)[0][:9] for kind in (0, 1, 2, 4)])
+    alike = rates(outputs[even], targets[even])
+    assert alike.balanced_accuracy == pytest.approx(alike.accuracy)
+    assert alike.accuracy == evaluate("cross_entropy", outputs[even], targets[even])[1]
+
+
+def test_balanced_accuracy_of_a_constant_answer_is_one_of_the_number_of_classes() -> None:
+    targets = torch.tensor([0] * 90 + [1] * 7 + [2] * 3)
+    always = rates(torch.eye(3)[torch.zeros(100, dtype=torch.long)], targets)
+    assert always.accuracy == pytest.approx(0.9)
+    assert always.balanced_accuracy == pytest.approx(1 / 3)
+
+
+def logistic(outputs: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(outputs.view(-1), targets.float())
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1)])
+def test_balanced_accuracy_of_a_single_logit(shape: tuple[int, ...]) -> None:
+    logits = torch.tensor([-1.0, -1.0, 2.0, -3.0, 1.0, -1.0]).reshape(shape)
+    got = rates(logits, torch.tensor([0, 0, 0, 0, 1, 1]), logistic, "classes")
+    assert got[1:] == pytest.approx((4 / 6, (3 / 4 + 1 / 2) / 2))
+
+
+def test_there_is_no_balanced_accuracy_of_tokens_values_and_nothing() -> None:
+    text = rates(torch.randn(4, 5, 3), torch.randint(5, (4, 3)), "next_token")
+    assert not math.isnan(text.accuracy)
+    assert math.isnan(text.balanced_accuracy)
+    assert all(map(math.isnan, rates(torch.randn(4), torch.randn(4), "mse")[1:]))
+    assert all(map(math.isnan, rates(torch.randn(0, 3), torch.randint(3, (0,)))))
 
 
 def test_a_batch_of_padding_has_no_loss_and_no_gradient() -> None:

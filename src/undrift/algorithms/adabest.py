@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from undrift.algorithms.bias_correction import BiasCorrection
 from undrift.core import Client, RoundFacts, Struct, Vector, Weights, choice, flag, member, real
 from undrift.optim import Plateau
-from undrift.vectors import safe_beta
+from undrift.vectors import effective_updates, safe_beta
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class AdaBest(BiasCorrection):
     mu   strength of the local correction     beta  decay of the server's estimate h
     h_i  client's bias estimate               t'_i  round of its last participation
 
-    `beta="auto"` takes 1 − 1/(1.5 G) in each round, G the effective number of updates
-    (`undrift.vectors.safe_beta`). A fixed beta above 1 − 1/(2p), with p of many clients a round,
-    may let ||θ|| grow without bound.
+    `beta="auto"` takes 1 − 1/min(p + 0.8, 2 √(G min(G, a))) in a round with p clients, a their mean
+    t − t'_i, G the effective number of updates (`undrift.vectors.safe_beta`). A fixed beta above
+    1 − 1/(2p), with p of many clients a round, may let ||θ|| grow without bound.
 
     `form="text"` scales h_i where it is used, `"box"` where it is learned; equal for constant mu.
     `scale` adapts mu to unbalanced clients, mu_i = mu n̄/n_i: "progressive" takes n̄ over all past
@@ -30,8 +30,9 @@ class AdaBest(BiasCorrection):
     `discount=False` drops 1/(t − t'_i); `prox` adds prox·mu_i(y − x); `plateau` shrinks beta when
     ||h|| stops falling.
 
+    Neutral: mu=0, beta=0.
     Cost: n kept by the server and by each client; n down (one number more if progressive), n up
-    (one number more if auto).
+    (two numbers more if auto).
     Deviations: h is stored to be reported, though θ̄ suffices; the paper announces a decay of beta
     without a procedure, `plateau` and "auto" are ours; fedsim's scaling, by batch size, is not
     offered.
@@ -54,7 +55,7 @@ class AdaBest(BiasCorrection):
 
     def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
         s = super().init_server(x, groups)
-        s = s | Struct(beta=0.0) if self.beta == "auto" else s
+        s = s | Struct(beta=0.0, updates=0.0) if self.beta == "auto" else s
         return s | Struct(plateau=self.plateau.init()) if self.plateau else s
 
     def init_client(self, x: Vector) -> Struct:
@@ -68,20 +69,23 @@ class AdaBest(BiasCorrection):
         self, local: Struct, down: Struct, me: Struct, client: Client
     ) -> tuple[Struct, Struct]:
         g = down.x - local.y
-        age = client.t - me.t if self.discount else 1
+        age = client.t - me.t
         new = g if self.form == "text" else self.strength(down, client) * g
-        up = Struct(delta=g, square=g @ g) if self.beta == "auto" else Struct(delta=g)
-        return up, Struct(h=me.h / age + new, t=client.t)  # h_i ← h_i/(t−t'_i) + g_i
+        h = me.h / (age if self.discount else 1) + new  # h_i ← h_i/(t−t'_i) + g_i
+        up = Struct(delta=g, square=g @ g, age=age) if self.beta == "auto" else Struct(delta=g)
+        return up, Struct(h=h, t=client.t)
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
-        auto = self.beta == "auto"
-        beta = safe_beta(mean.square, mean.raw, round.cohort) if auto else self.beta
+        auto, beta = self.beta == "auto", self.beta
+        if auto:
+            updates = effective_updates(mean.square, mean.raw, round.cohort)
+            beta = safe_beta(updates, round.cohort, mean.age)
         beta = beta * s.plateau.value if self.plateau else beta
         xbar = s.x - mean.delta  # θ̄ᵗ = θᵗ⁻¹ − ḡᵗ
         h = beta * (s.xbar - xbar)  # hᵗ = β(θ̄ᵗ⁻¹ − θ̄ᵗ)
         changes = Struct(xbar=xbar, h=h) | self.participations(s, round)
         if auto:
-            changes |= Struct(beta=beta)
+            changes |= Struct(beta=beta, updates=updates)
         if self.plateau:
             changes |= Struct(plateau=self.plateau.step(s.plateau, float(h.norm())))
         return mean.delta + h, changes  # θᵗ = θ̄ᵗ − hᵗ

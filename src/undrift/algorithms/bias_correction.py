@@ -50,5 +50,5 @@ class BiasCorrection(Algorithm):
         n_mean = s.n_mean + (round.n_mean - s.n_mean) * round.cohort / events
         return Struct(events=events, n_mean=n_mean)
 
-    def correction(self, s: Struct) -> Vector:
+    def correction(self, s: Struct) -> Vector | None:
         return s.h

@@ -17,9 +17,10 @@ class FedDyn(BiasCorrection):
 
     `scale="oracle"` weakens mu for large clients, mu_i = mu n̄/n_i, with n̄ over all registered
     clients; it is "none" where all have the same number of samples. With `h_raw`, FedGLAD does not
-    rescale what enters h.
+    rescale what enters h. `duals="active"` is the server of FedSpeed's and FedDC's papers: clients
+    send g_i + a_i, and x becomes the mean of y_i − a_i over this round's clients; there is no h.
 
-    Cost: n kept by the server and by each client; n down, n up.
+    Cost: n kept by the server (none if active) and by each client; n down, n up.
     Deviations: a_i is kept unscaled, so that mu_i may change between rounds. h is the mean of all
     a_i for uniform weights only; with others the limit is not the optimum.
     Reference: Acar et al., Federated learning based on dynamic regularization, ICLR 2021,
@@ -34,7 +35,11 @@ class FedDyn(BiasCorrection):
     prox: float = real(1.0, ge=0)
     scale: str = choice("oracle", "none")
     h_raw: bool = flag(False)
+    duals: str = choice("all", "active")
     weights: Weights = choice("uniform", "samples")
+
+    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
+        return Struct(x=x, xbar=x, h=0 * x) if self.duals == "all" else Struct(x=x, xbar=x)
 
     def init_client(self, x: Vector) -> Struct:
         return Struct(a=0 * x)
@@ -50,9 +55,15 @@ class FedDyn(BiasCorrection):
         self, local: Struct, down: Struct, me: Struct, client: Client
     ) -> tuple[Struct, Struct]:
         g = down.x - local.y
-        return Struct(delta=g), Struct(a=me.a + g)  # a_i ← a_i + g_i
+        a = me.a + g  # a_i ← a_i + g_i
+        return Struct(delta=g if self.duals == "all" else g + a), Struct(a=a)
 
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        if self.duals == "active":
+            return mean.delta, Struct(xbar=s.x - mean.delta)  # θᵗ = mean of θ_i − a_i
         new = mean.raw if self.h_raw else mean.delta
         h = s.h + (round.cohort / round.population) * new  # hᵗ = hᵗ⁻¹ + (p/N) ḡᵗ
         return mean.delta + h, Struct(xbar=s.x - mean.delta, h=h)  # θᵗ = θ̄ᵗ − hᵗ
+
+    def correction(self, s: Struct) -> Vector | None:
+        return s.h if self.duals == "all" else None

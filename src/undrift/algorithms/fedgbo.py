@@ -26,6 +26,8 @@ class FedGBO(StillStatistics):
     FedGBO(RMSProp())
     """
 
+    even_steps = True
+
     def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
         d, changes = super().update(s, mean, round)
         rate = round.lr * self.optimiser.lr * round.steps

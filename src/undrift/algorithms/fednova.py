@@ -41,6 +41,8 @@ class FedNova(Algorithm):
     _: KW_ONLY
     weights: Weights = choice("samples", "uniform")
 
+    even_steps = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.momentum and self.mu:

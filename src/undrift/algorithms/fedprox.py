@@ -13,6 +13,7 @@ class FedProx(Algorithm):
 
     mu  strength of the pull towards the cloud model x
 
+    Neutral: mu=0.
     Cost: nothing kept; n down, n up.
     Deviations: none.
     Reference: Li et al., Federated optimization in heterogeneous networks, MLSys 2020,

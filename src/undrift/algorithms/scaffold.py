@@ -59,6 +59,10 @@ class SCAFFOLD(ControlVariates):
 
     unweighted = ("dc",)
 
+    @property
+    def even_steps(self) -> bool:
+        return self.option == 2
+
     def direction(
         self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
     ) -> Vector:

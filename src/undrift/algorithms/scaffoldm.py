@@ -27,6 +27,8 @@ class SCAFFOLDm(ControlVariates):
     _: KW_ONLY
     form: str = choice("exact", "printed")
 
+    even_steps = True
+
     def upload(
         self, local: Struct, down: Struct, me: Struct, client: Client
     ) -> tuple[Struct, Struct]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,30 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from undrift.algorithms.fedgbo import FedGBO
+from undrift.checks.plan import Plan, check_plan, local_steps
 from undrift.config import UndriftError
-from undrift.core import Algorithm, Struct
+from undrift.core import Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
-from undrift.engines import Sequential
-from undrift.federation.rounds import rounds
+from undrift.engines import Engine, Sequential
+from undrift.federation.rounds import Round, rounds
 from undrift.federation.sampling import Cohort, Sampler, Urn
 from undrift.training.losses import Loss, suitable_loss
 from undrift.training.task import Task
 from undrift.training.work import Batch, Local
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What happens in one round.
-
-    delivers    clients whose updates arrive; may be empty
-    registered  clients that exist in this round; all of them if not given
-    batches     client → a list of sample positions for each local step; clients that are left out
-                use all their samples in every step
-    """
-
-    delivers: Sequence[int]
-    registered: Sequence[int] | None = None
-    batches: Mapping[int, Sequence[Sequence[int]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,8 +33,18 @@ class Snapshot:
             delivered
     buffers the model's buffers (BatchNorm's running statistics) as one vector
     server  every other server statistic, by dotted path: "h", "c", "stats.m", "server_opt.v",
-            "fedglad.B", "fedglad.gsi", "fedglad.factor", ...
+            "fedglad.B", "fedglad.gsi", "fedglad.factor", ...; the last two are NaN if no client
+            delivered
+    used    what the server's update used beside `mean` and its state, by dotted path; empty if no
+            client delivered: the mean of everything else that clients sent ("work", FedNova's τ;
+            "c", Mime's and MimeLite's; "dc", SCAFFOLD's), "gradient", which FedGBO recovered, and
+            "fedglad.B", the running mean that the similarity was compared with
     clients the memory of every client, as `init_client` until it delivers: "h", "t", "a", "c", ...
+    models  the last model that every client delivered, the start until it does
+    everyone  the mean of `models`, by samples if the algorithm weights by samples
+    weights each delivering client's weight in the mean; they sum to 1. Krum keeps those above 0;
+            Median and TrimmedMean ignore them
+    delivered  the clients whose updates arrived
     dropped clients whose update was not finite → the reason
     """
 
@@ -56,7 +54,12 @@ class Snapshot:
     mean: np.ndarray | None
     buffers: np.ndarray
     server: Mapping[str, Any]
+    used: Mapping[str, Any]
     clients: Mapping[int, Mapping[str, Any]]
+    models: Mapping[int, np.ndarray]
+    everyone: np.ndarray
+    weights: Mapping[int, float]
+    delivered: tuple[int, ...]
     dropped: Mapping[int, str]
 
 
@@ -66,14 +69,16 @@ def replay(
     plans: Sequence[Plan],
     *,
     model: str | nn.Module = "softmax",
+    classes: int | None = None,
     loss: str | Loss | None = None,
     start: Any = None,
     groups: Sequence[int] | None = None,
     lr: float = 0.1,
     lr_decay: float = 1.0,
     weight_decay: float = 0.0,
-    steps: int | Mapping[int, int] = 1,
+    steps: int | Sequence[int] | Mapping[int, int] = 1,
     dtype: torch.dtype = torch.float64,
+    engine: Engine | None = None,
 ) -> list[Snapshot]:
     """Run an algorithm without any randomness, with the code that experiments use.
 
@@ -83,45 +88,65 @@ def replay(
     model       "softmax" (linear, cross-entropy, labels 0..C-1), "least_squares" (linear, half the
                 mean squared error) or any module; parameters are ordered as in the module, weights
                 before bias, row by row
+    classes     number of classes of "softmax"; one more than the largest label if not given
     loss        a name or a function of (outputs, targets); if not given, cross-entropy for integer
                 targets, else half the mean squared error
     start       initial parameters; zeros for the models by name, else those of the module
     groups      sizes of the parameter groups; one per parameter tensor if not given
     lr          local step size in round t: lr * lr_decay^(t-1)
     weight_decay  coupled L2, added to every gradient
-    steps       local steps of clients without batches: a number, or client → number (else 1)
+    steps       local steps of clients without batches: a number, one for each client, or client →
+                number (else 1)
     dtype       of all computations
+    engine      where clients run, such as `undrift.engines.Compiled()`; one by one in Python if not
+                given
     """
     if not isinstance(algorithm, Algorithm):
         raise UndriftError(f"{algorithm!r} is not an algorithm; undrift.algorithm(...) makes one")
+    Local(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay)  # refuses bad values by public names
     ready_made = isinstance(model, str)
     data = FederatedData.of_clients(
         [
-            (_tensor(x, dtype, cast=ready_made), _tensor(y, dtype, cast=model == "least_squares"))
-            for x, y in clients
+            (
+                _tensor(x, dtype, f"inputs of client {i}", cast=ready_made),
+                _tensor(y, dtype, f"targets of client {i}", cast=model == "least_squares"),
+            )
+            for i, (x, y) in enumerate(clients)
         ]
     )
     task = Task(
-        _model(model, data), loss or suitable_loss(data.targets), groups=groups, dtype=dtype
+        _model(model, data, classes),
+        loss or suitable_loss(data.targets),
+        groups=groups,
+        dtype=dtype,
     )
     if start is not None or ready_made:
         task.x0 = _start(start, task.x0)
-    work = _steps(steps, len(clients))
+    work = local_steps(steps, len(clients))
     for t, plan in enumerate(plans, 1):
-        _check(t, plan, data.sizes)
+        check_plan(t, plan, data.sizes)
+    script = _Script(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, plans=plans, work=work)
     snapshots = []
     everyone, fresh = range(len(clients)), algorithm.init_client(task.x0)
+    before = algorithm.init_server(task.x0, task.groups)
     for round in rounds(
         algorithm,
         task,
         data,
         total=len(plans),
         sampler=_Planned(plans),
-        local=_Script(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, plans=plans, work=work),
-        population=lambda t: _or(plans[t - 1].registered, everyone),
-        engine=Sequential(),
+        local=script,
+        population=lambda t: plans[t - 1].population(len(clients)),
+        engine=engine or Sequential(),
+        keep_models=True,
     ):
         state = dict(_arrays(round.server))
+        if round.mean is None and "fedglad.gsi" in state:
+            nothing = np.full_like(state["fedglad.B"], math.nan)
+            state |= {"fedglad.gsi": nothing, "fedglad.factor": nothing}
+        models, mean = round.state.models, round.state.everyone
+        assert models is not None
+        assert mean is not None
         snapshots.append(
             Snapshot(
                 t=round.t,
@@ -130,11 +155,35 @@ def replay(
                 mean=None if round.mean is None else round.mean.raw.numpy().copy(),
                 buffers=round.buffers.numpy().copy(),
                 server=state,
+                used=_used(algorithm, before, round, script, data.sizes),
                 clients={i: dict(_arrays(round.clients.get(i, fresh))) for i in everyone},
+                models={i: models.get(i, Struct(y=task.x0)).y.numpy().copy() for i in everyone},
+                everyone=mean.numpy().copy(),
+                weights=dict(round.weights),
+                delivered=round.delivered,
                 dropped=dict(round.dropped),
             )
         )
+        before = round.server
     return snapshots
+
+
+def _used(
+    algorithm: Algorithm, before: Struct, round: Round, script: _Script, sizes: np.ndarray
+) -> dict[str, Any]:
+    """`Snapshot.used`, given the server's state before the round."""
+    if round.mean is None:
+        return {}
+    used = {k: v for k, v in _arrays(round.mean) if k not in ("raw", "delta", "fedglad.square")}
+    core = algorithm.core if isinstance(algorithm, Part) else algorithm
+    if isinstance(core, FedGBO):
+        K = sum(w * len(script.plan(0, round.t, i, sizes[i])) for i, w in round.weights.items())
+        path = round.mean.raw / (script.lr_at(round.t) * core.optimiser.lr * K)
+        used["gradient"] = core.optimiser.invert(before.stats, path).numpy()
+    if "fedglad" in before:
+        B = before.fedglad.B
+        used["fedglad.B"] = B.where(B > 0, round.server.fedglad.gsi).numpy()
+    return used
 
 
 @dataclass(frozen=True)
@@ -144,7 +193,8 @@ class _Planned(Sampler):
     plans: Sequence[Plan] = ()
 
     def draw(self, urn: Urn) -> Cohort:
-        return Cohort(tuple(sorted(self.plans[urn.t - 1].delivers)))
+        plan = self.plans[urn.t - 1]
+        return Cohort(tuple(sorted(plan.delivers)), plan.weights)
 
 
 @dataclass(frozen=True)
@@ -163,66 +213,37 @@ class _Script(Local):
         return [np.arange(n)] * self.work[client]
 
 
-def _or(value: Sequence[int] | None, default: Sequence[int]) -> Sequence[int]:
-    return default if value is None else value
-
-
-def _check(t: int, plan: Plan, sizes: np.ndarray) -> None:
-    """Raise if a plan is inconsistent."""
-    clients = len(sizes)
-    registered = _or(plan.registered, range(clients))
-    batches = plan.batches or {}
-    for i in [*registered, *plan.delivers, *batches]:
-        if i not in range(clients):
-            raise UndriftError(f"round {t}: there is no client {i}; ids are 0..{clients - 1}")
-    if missing := sorted(set(plan.delivers) - set(registered)):
-        raise UndriftError(f"round {t}: clients {missing} deliver but are not registered")
-    if len(set(plan.delivers)) < len(plan.delivers):
-        raise UndriftError(f"round {t}: a client delivers twice in {list(plan.delivers)}")
-    if idle := sorted(set(batches) - set(plan.delivers)):
-        raise UndriftError(f"round {t}: clients {idle} have batches but do not deliver")
-    for i, steps in batches.items():
-        positions = [position for batch in steps for position in batch]
-        if not positions or min(map(len, steps)) == 0:
-            raise UndriftError(f"round {t}, client {i}: a local step needs at least one sample")
-        if min(positions) < 0 or max(positions) >= sizes[i]:
-            raise UndriftError(
-                f"round {t}, client {i}: positions of samples are 0..{sizes[i] - 1}, "
-                f"found {min(positions)}..{max(positions)}"
-            )
-
-
-def _steps(steps: int | Mapping[int, int], clients: int) -> list[int]:
-    """The number of local steps of each client without batches."""
-    each = {i: steps.get(i, 1) if isinstance(steps, Mapping) else steps for i in range(clients)}
-    for i, count in each.items():
-        if not isinstance(count, int | np.integer) or count < 1:
-            raise UndriftError(f"steps={count!r} for client {i}: must be a whole number >= 1")
-    return [int(count) for count in each.values()]
-
-
-def _tensor(values: Any, dtype: torch.dtype, cast: bool = False) -> Tensor:
+def _tensor(values: Any, dtype: torch.dtype, name: str, cast: bool = False) -> Tensor:
     """Values as a tensor: floats as `dtype`, integers as int64 unless `cast`."""
-    tensor = torch.as_tensor(values)
+    try:
+        # by way of NumPy, whose floats have 64 bits: torch would round Python's to 32
+        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values))
+    except (TypeError, ValueError) as error:
+        raise UndriftError(f"{name}: not an array of numbers: {error}") from None
     return tensor.to(dtype) if cast or tensor.is_floating_point() else tensor.long()
 
 
-def _model(model: str | nn.Module, data: FederatedData) -> nn.Module:
+def _model(model: str | nn.Module, data: FederatedData, classes: int | None) -> nn.Module:
+    if classes is not None and model != "softmax":
+        raise UndriftError(f"classes={classes}: only model='softmax' takes it")
     if isinstance(model, nn.Module):
         return model
     features = data.inputs[0].numel()
     if model == "softmax":
-        return nn.Linear(features, int(data.targets.max()) + 1)
+        least = int(data.targets.max()) + 1
+        if classes is not None and classes < least:
+            raise UndriftError(f"classes={classes}: the largest label is {least - 1}")
+        return nn.Linear(features, classes or least)
     if model == "least_squares":
         return nn.Linear(features, 1)
     raise UndriftError(f"model={model!r}: give 'softmax', 'least_squares' or a module")
 
 
 def _start(start: Any, x0: Tensor) -> Tensor:
-    x = torch.zeros_like(x0) if start is None else torch.as_tensor(start).to(x0).clone()
+    x = torch.zeros_like(x0) if start is None else _tensor(start, x0.dtype, "start", cast=True)
     if x.shape != x0.shape:
         raise UndriftError(f"start has shape {tuple(x.shape)}; the model needs {tuple(x0.shape)}")
-    return x
+    return x.clone()
 
 
 def _arrays(record: Struct) -> Any:

@@ -92,12 +92,20 @@ COMMANDS = {
         "check:check",
         "Check an algorithm, yours or ours, against the laws that every algorithm must obey.",
     ),
+    "conform": (
+        "conform:conform",
+        "Compare an implementation of a method, in any code base, with the method itself.",
+    ),
     "profile": ("profile:profile", "Show where the time of an experiment's rounds goes."),
     "cost": (
         "cost:cost",
         "Show what algorithms cost; without any, the cost tables of the AdaBest and FedGBO papers.",
     ),
     "deploy": ("deploy:deploy_app", "Train on real devices, through Flower."),
+    "paper": (
+        "paper:paper_app",
+        "The tables and figures of the papers: claims, budgets, runs and verdicts.",
+    ),
     "data": ("data:data_app", "Show, fetch and find data sets."),
     "partition": ("partition:partition_app", "See, save and share partitions."),
     "list": (

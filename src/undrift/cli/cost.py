@@ -47,7 +47,7 @@ def cost(
 
     # only now, since this takes seconds
     from undrift.cli.costs_shown import Costs, in_markdown, show, sizes_table, work_table
-    from undrift.measure.cost_tables import TABLES, table
+    from undrift.papers.cost_tables import TABLES, table
 
     data: list[dict[str, Any]]
     if named:

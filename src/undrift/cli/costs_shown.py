@@ -13,7 +13,7 @@ from rich.text import Text
 
 from undrift.core import Algorithm
 from undrift.measure.cost import Operations, Size, formula, messages, operations, storage
-from undrift.measure.cost_tables import LEGEND, Row, Table, markdown, text
+from undrift.papers.cost_tables import LEGEND, Row, Table, markdown, text
 
 
 @dataclasses.dataclass(frozen=True)

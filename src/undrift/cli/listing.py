@@ -36,7 +36,7 @@ KINDS = {
 TITLES = {
     "algorithms": "Algorithms",
     "parts": "Parts, which go around an algorithm",
-    "compositions": "Names for FedAvg inside a part",
+    "compositions": "Names for compositions",
     "optimisers": "Optimisers, for ServerOpt, LocalOpt, FedGBO, MFL and Mime; Plateau for AdaBest",
 }
 """titles of the groups of algorithms"""

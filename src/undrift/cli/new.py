@@ -12,7 +12,7 @@ from typing import Literal
 
 from undrift.config import UndriftError
 
-Kind = Literal["algorithm", "part", "model", "data", "sampler"]
+Kind = Literal["algorithm", "part", "model", "data", "sampler", "adapter"]
 
 _CHECK = "undrift check ./$file.py:$Name  # the laws of every algorithm, one by one"
 _TEST = "python -m pytest test_$file.py  # the same, and the neutral setting"
@@ -21,6 +21,10 @@ NEXT: dict[Kind, tuple[str, ...]] = {
     "part": (_CHECK, _TEST, 'undrift compare adabest "./$file.py:$Name(adabest)"'),
     "model": ("undrift compare fedavg adabest --model ./$file.py:$Name",),
     "data": ('undrift compare fedavg adabest --data ./$file.py:load --partition "Natural()"',),
+    "adapter": (
+        "undrift conform ./$file.py:$Name  # FedAvg as it stands; your code goes into it",
+        "python -m pytest test_$file.py  # the same",
+    ),
     "sampler": ('undrift compare fedavg adabest --sampler "./$file.py:$Name(5)"',),
 }
 """what to do with the files"""

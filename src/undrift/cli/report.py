@@ -59,11 +59,12 @@ def report(
     out
         Folder to write into; that of the run for one run, "report" for several.
     columns
-        Columns of the table, with commas between them, of final, behind, last (the last tenth of
-        the rounds), best, clients (mean over clients on their own test samples), personal (the same
-        after some local steps), seeds, rounds, traffic, compute and notes. Rounds, traffic and
-        compute are those to the target if there is one. A terminal shows the columns that fit, the
-        first ones first. table.csv has all numbers in any case.
+        Columns of the table, with commas between them, of final, balanced (accuracy in which all
+        classes count alike), behind, last (the last tenth of the rounds), best, clients (mean over
+        clients on their own test samples), personal (the same after some local steps), seeds,
+        rounds, traffic, compute and notes. Rounds, traffic and compute are those to the target if
+        there is one. A terminal shows the columns that fit, the first ones first. table.csv has all
+        numbers in any case.
     formats
         Kinds of files for the figures, with commas between them.
     """

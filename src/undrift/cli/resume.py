@@ -7,8 +7,7 @@ from pathlib import Path
 
 from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
-
-STUDY = "study.json"
+from undrift.runs.layout import is_study
 
 
 def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -> None:
@@ -30,7 +29,7 @@ def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -
     """
     from undrift.runs.identity import last_data_dir, stored_experiment
 
-    if (run / STUDY).is_file():
+    if is_study(run):
         from undrift.cli.tune import go_on
 
         go_on(run, code, options)

@@ -205,7 +205,8 @@ def _data(path: Path) -> list[Path]:
 def _last(run: Run) -> Table:
     """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
     score, traffic = run.score, QUANTITIES["bytes"]
-    kept = [QUANTITIES[name] for name in LAST if run.recorded(name) and name != score.metric]
+    names = ("balanced_accuracy", *LAST) if run.imbalanced else LAST
+    kept = [QUANTITIES[name] for name in names if run.recorded(name) and name != score.metric]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("algorithm", overflow="fold", min_width=9)
     for head in ("rounds", score.heading, *(one.short for one in kept), traffic.short):

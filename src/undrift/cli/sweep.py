@@ -62,8 +62,8 @@ def sweep(
 def run_sweep(experiment: Experiment, over: dict[str, Any], folder: Path, options: Options) -> None:
     """Run a sweep, or what is left of it, showing what happens."""
     from undrift.data.files.fetch import use_data_dir
-    from undrift.tune.outcome import settings_text
     from undrift.tune.sweep import sweep as go
+    from undrift.tune.tables import settings_text
 
     refuse_tracking(options)
     use_data_dir(options.data_dir)

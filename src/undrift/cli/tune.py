@@ -20,7 +20,7 @@ from undrift.cli.settings import Settings
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.experiment.settings import read_change
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, StudyFile
 
 if TYPE_CHECKING:
     from undrift.tune.running import Event
@@ -144,7 +144,7 @@ def go_on(folder: Path, code: Sequence[Path], options: Options) -> None:
     from undrift.tune.study import Study, stored
 
     kind, experiment, settings = stored(folder, code)
-    known = [last_data_dir(one) for one in sorted((folder / "trials").glob("*"))[:1]]
+    known = [last_data_dir(one) for one in sorted(folder.glob(f"{StudyFile.TRIALS}/*"))[:1]]
     options = replace(options, data_dir=options.data_dir or next(iter(known), None))
     if kind == "sweep":
         from undrift.cli.sweep import run_sweep
@@ -201,7 +201,7 @@ def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence
 
 def _show(events: Iterable[Event]) -> None:
     """A line for each result, and on a terminal what is under way."""
-    from undrift.tune.outcome import settings_text
+    from undrift.tune.tables import settings_text
 
     console = Console()
     status = console.status("") if console.is_terminal else nullcontext()

@@ -34,7 +34,7 @@ def watch(
     Parameters
     ----------
     folder
-        Folder that holds run directories, or a run directory.
+        Folder that holds run directories, a run directory, or the folder of a study or sweep.
     port
         Port of the page; 0 takes any that is free.
     host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -34,8 +34,8 @@ class FederatedData:
     test_inputs: Tensor
     test_targets: Tensor
     transform: Transform | None = None
-    held_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """indices of the samples of validation clients, which do not train"""
+    held_out: Sequence[np.ndarray] = ()
+    """indices of the samples of each validation client, none of which train"""
     class_names: tuple[str, ...] | None = None
     """what each class is called, if known"""
     client_names: tuple[str, ...] | None = None
@@ -68,14 +68,10 @@ class FederatedData:
         held_out  those of the validation clients
         more      other fields
         """
-        order, held = (
-            np.concatenate([np.empty(0, np.int64), *some]).astype(np.int64, copy=False)
-            for some in (parts, held_out)
-        )
-        offsets = np.cumsum([0, *(len(part) for part in parts)])
+        order, offsets = _joined(parts), np.cumsum([0, *(len(part) for part in parts)])
         tensors = [torch.as_tensor(array) for array in (*train, *test)]
         x, y, test_x, test_y = tensors
-        return cls(x, y, order, offsets, test_x, test_y, transform, held, **more)
+        return cls(x, y, order, offsets, test_x, test_y, transform, held_out, **more)
 
     @classmethod
     def of_clients(
@@ -98,7 +94,7 @@ class FederatedData:
         sizes = sorted(set(self.sizes.tolist()))
         each = " to ".join(map(str, dict.fromkeys(sizes[:1] + sizes[-1:]))) or "no"
         parts = [f"{len(self)} clients with {each} samples", f"inputs {described(self.inputs)}"]
-        parts += [f"{len(self.held_out)} samples held out"] if len(self.held_out) else []
+        parts += [f"{len(self.all_held_out)} samples held out"] if self.held_out else []
         return f"FederatedData({', '.join(parts)}, {len(self.test_targets)} to test on)"
 
     def _repr_html_(self) -> str:
@@ -113,8 +109,8 @@ class FederatedData:
         }
         if self.targets.ndim == 1 and not self.targets.is_floating_point() and len(self.targets):
             facts["classes"] = self.label_counts.shape[1]
-        if len(self.held_out):
-            facts["validation samples"] = f"{len(self.held_out):,}"
+        if self.held_out:
+            facts["validation samples"] = f"{len(self.all_held_out):,}"
         facts["test samples"] = f"{len(self.test_targets):,}"
         return facts_table("FederatedData", facts, self.note)
 
@@ -162,11 +158,15 @@ class FederatedData:
         one = self.inputs[:1]
         return self.transform(one, None) if self.transform else one
 
+    @cached_property
+    def all_held_out(self) -> np.ndarray:
+        """Indices of the samples of all validation clients."""
+        return _joined(self.held_out)
+
     @property
     def validation(self) -> tuple[Tensor, Tensor, Transform | None]:
-        """Stored inputs and targets of the validation clients, and the transform."""
-        rows = torch.from_numpy(self.held_out).to(self.targets.device)
-        return self.inputs[rows], self.targets[rows], self.transform
+        """Stored inputs and targets of all validation clients, and the transform."""
+        return self.part_of("validation", slice(None))
 
     @property
     def test(self) -> tuple[Tensor, Tensor, Transform | None]:
@@ -185,12 +185,18 @@ class FederatedData:
     def part_of(self, samples: SampleSet, part: slice) -> tuple[Tensor, Tensor, Transform | None]:
         """Some of the common test samples, or of those of the validation clients."""
         if samples == "validation":
-            return *self.take(self.held_out[part]), self.transform
+            return *self.take(self.all_held_out[part]), self.transform
         return self.test_inputs[part], self.test_targets[part], self.transform
 
     def count_of(self, samples: SampleSet) -> int:
         """How many test or validation samples there are."""
-        return len(self.held_out if samples == "validation" else self.test_targets)
+        return len(self.all_held_out if samples == "validation" else self.test_targets)
+
+    @cached_property
+    def test_label_counts(self) -> np.ndarray:
+        """Number of test samples per class."""
+        labels = self.test_targets.cpu().numpy().astype(np.int64).ravel()
+        return np.bincount(labels[labels >= 0], minlength=self.label_counts.shape[1])
 
     def to(self, device: str | torch.device) -> FederatedData:
         """The same data on another device."""
@@ -199,6 +205,10 @@ class FederatedData:
         return replace(
             self, inputs=inputs, targets=targets, test_inputs=test_inputs, test_targets=test_targets
         )
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64, copy=False)
 
 
 def described(samples: Tensor) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from string import Template
 
 from undrift.config import UndriftError
+from undrift.runs.layout import RunFile
 from undrift.system.files import writing
 
 
@@ -25,7 +26,7 @@ class DeploymentFolder:
 
     @property
     def experiment(self) -> Path:
-        return self.path / "experiment.toml"
+        return self.path / RunFile.SETTINGS
 
     @property
     def keys(self) -> Path:
@@ -45,7 +46,7 @@ class DeploymentFolder:
     @property
     def messages(self) -> Path:
         """What the server says while it runs."""
-        return self.path / "run.log"
+        return messages(self.run)
 
     @classmethod
     def open(cls, path: Path) -> DeploymentFolder:
@@ -89,6 +90,11 @@ class DeploymentFolder:
                 with one.open("x", encoding="utf-8") as file:
                     file.write(text)
         return made
+
+
+def messages(run: Path) -> Path:
+    """What the server says while it runs in a run directory."""
+    return run.with_name("server.log")
 
 
 def _filename(template: str) -> str:

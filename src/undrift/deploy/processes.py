@@ -117,9 +117,9 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 class Link:
-    """A SuperLink with its gate, as processes, and the commands that talk to it."""
+    """A SuperLink and its gate, as processes, and the commands that talk to it."""
 
-    def __init__(self, folder: DeploymentFolder, host: str, port: int) -> None:
+    def __init__(self, folder: DeploymentFolder) -> None:
         require("flwr", "flower", "undrift deploy serve")
         self.folder, self.port = folder, free_port()
         self.environment = environment(folder.flower / "home")
@@ -136,7 +136,6 @@ class Link:
         try:
             self._start("superlink", superlink_command(folder, self.port))
             self._wait()
-            self._start("gate", gate_command(folder, host, port, self.port))
         except BaseException:
             self.close()
             raise
@@ -151,6 +150,10 @@ class Link:
         """End both."""
         for _, process in reversed(self._processes):
             end(process)
+
+    def open_gate(self, host: str, port: int) -> None:
+        """Let nodes in; those whose key is not registered yet would be refused, and end."""
+        self._start("gate", gate_command(self.folder, host, port, self.port))
 
     def check(self) -> None:
         """Raise if one of them has ended."""

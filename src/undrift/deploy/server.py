@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from undrift.config import Config, UndriftError, own, real, whole
 from undrift.data.federated import FederatedData
+from undrift.deploy.folder import messages
 from undrift.deploy.node import Ask
 from undrift.deploy.nodes import Exchange, Nodes
 from undrift.deploy.roster import Entry, Roster
@@ -122,7 +123,7 @@ def server_app(experiment: Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         config: Mapping[str, Any] = context.run_config
         folder = Path(str(config["out"])).expanduser()
-        log = folder.with_name(f"{folder.name}.log")
+        log = messages(folder)
         log.parent.mkdir(parents=True, exist_ok=True)
 
         def note(text: str) -> None:

@@ -46,8 +46,9 @@ def serve(folder: DeploymentFolder, host: str, port: int) -> Iterator[str]:
     running = holder(folder.run)
     if running is not None:
         raise UndriftError(f"{folder.run} is in use by process {running}; stop it first")
-    with Link(folder, host, port) as link:
+    with Link(folder) as link:
         numbers = link.register(names)
+        link.open_gate(host, port)
         for run, state in link.runs().items():
             if not state.startswith("finished"):
                 link.stop_run(run)  # its server is gone

@@ -212,15 +212,16 @@ class Experiment(Config):
         from undrift.federation.rounds import require_quorum
         from undrift.keyed import Keyed
 
-        for made in self.algorithms:
-            require_quorum(made, self.sampler)
         task, data = self.prepare(self.seeds[0])
+        for made in self.algorithms:
+            require_quorum(made, self.sampler, len(data))
         for rule in self.stop:
             if isinstance(rule, Target) and not task.predicts:
                 self.refuse("there is no accuracy; use Patience, which judges losses", stop=rule)
         rng = stream(self.seeds[0], "cohort", 1)
         everyone = np.arange(len(data))
-        self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data))))
+        labels = data.label_counts if self.sampler.reads_labels else None
+        self.sampler.draw(Urn(1, everyone, data.sizes, rng, self.sampler.start(len(data)), labels))
         samples = int(data.sizes.sum())
         if self.local.fills and self.local.batch_size > samples:
             self.refuse(

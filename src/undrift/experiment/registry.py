@@ -33,9 +33,17 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
     "compositions": {name: one for name, one in _PARTS.items() if not isinstance(one, type)},
     "optimisers": {name: getattr(optim, name) for name in OPTIMISERS},
 }
-"""What algorithms are written with; a composition is a name for FedAvg inside a part."""
+"""What algorithms are written with; a composition is a name for an algorithm inside a part."""
 
 NAMES = {name: made for group in GROUPS.values() for name, made in group.items()}
+
+ALIASES = {
+    "SCAFFOLD/m": "SCAFFOLDm",
+    "SCAFFOLD-M": "MomentumSCAFFOLD",
+    "FedAvg-M": "FedCM",
+    "local-only": "LocalOnly",
+}
+"""names with signs in them"""
 
 ELSEWHERE = {
     "lr": "clients' step size is that of local work (local.lr, --lr), and the server's that of "
@@ -47,10 +55,11 @@ def algorithm(text: str) -> Algorithm:
     """The algorithm with this name; the `repr` of an algorithm is a valid name.
 
     A part without an inner algorithm is put around FedAvg: `fedglad` is `FedGLAD(FedAvg())`.
-    `SCAFFOLD/m` is `SCAFFOLDm()`, and `local-only` is `LocalOnly()`.
+    `SCAFFOLD/m` is `SCAFFOLDm()`, and so with the other `ALIASES`.
     """
-    plain = re.sub("(?i)scaffold/m", "SCAFFOLDm", text)
-    plain = re.sub(r"(?i)(?<![\w./:-])local-only(?![\w./:-])", "LocalOnly", plain)
+    plain = text
+    for alias, name in ALIASES.items():
+        plain = re.sub(rf"(?i)(?<![\w./:-]){alias}(?![\w./:-])", name, plain)
     made = parse(plain, NAMES, elsewhere=ELSEWHERE, adapt=around_fedavg)
     if not isinstance(made, Algorithm):
         raise UndriftError(f"{text!r} is not an algorithm; put it inside one, such as ServerOpt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -92,7 +93,7 @@ def rounds(
     sampler = sampler or Uniform(min(10, len(data)))
     local = local or Local()
     engine = engine or usual_engine()
-    require_quorum(algorithm, sampler)
+    require_quorum(algorithm, sampler, len(data))
     engine.prepare(task, data, local)
     pooled = algorithm.regime == "central"
     held = np.array([len(data.order)]) if pooled else data.sizes
@@ -107,8 +108,10 @@ def rounds(
         if available is not None:
             here = np.intersect1d(registered, _registered(available, t, len(data)))
             sizes = data.sizes[here]
+        labels = data.label_counts[here] if sampler.reads_labels else None
+        rng = stream(seed, "cohort", t)
         drawer = sampler if available is None else sampler.at_most(len(here))
-        cohort = drawer.draw(Urn(t, here, sizes, stream(seed, "cohort", t), state.attention))
+        cohort = drawer.draw(Urn(t, here, sizes, rng, state.attention, labels))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
             luck = stream(seed, "dropout", t).random(len(data))
@@ -131,13 +134,17 @@ def _pooled(works: Sequence[Work]) -> list[Work]:
     return [Work(first.t, 0, first.seed, pool, local, float(samples))]
 
 
-def require_quorum(algorithm: Algorithm, sampler: Sampler) -> None:
-    """Raise if the sampler never draws enough clients for the algorithm."""
-    if sampler.largest is not None and sampler.largest < algorithm.quorum:
-        raise UndriftError(
-            f"{algorithm!r} needs {algorithm.quorum} clients in a round, and {sampler!r} draws "
-            f"{sampler.largest}; draw more, or tolerate fewer bad clients"
-        )
+def require_quorum(algorithm: Algorithm, sampler: Sampler, clients: int | None = None) -> None:
+    """Raise if the sampler never draws enough clients for the algorithm, of so many in all."""
+    everybody = algorithm.quorum == math.inf
+    needed = clients if everybody else algorithm.quorum
+    if sampler.largest is None or needed is None or sampler.largest >= needed:
+        return
+    count, fix = (f"all {needed}", "") if everybody else (needed, ", or tolerate fewer bad clients")
+    raise UndriftError(
+        f"{algorithm!r} needs {count} clients in a round, and {sampler!r} draws "
+        f"{sampler.largest}; draw more{fix}"
+    )
 
 
 def _registered(population: Population | None, t: int, clients: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from undrift.config import Config, UndriftError, real, whole
 from undrift.later import np
@@ -31,6 +31,8 @@ class Urn:
     rng: np.random.Generator
     attention: np.ndarray | None = None
     """state of a sampler that learns, one number for each client, registered or not"""
+    labels: np.ndarray | None = None
+    """samples of each class (columns) of the registered clients, for a sampler that reads them"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class Sampler(Config):
     def learns(self) -> bool:
         """Whether `learn` needs the distances."""
         return False
+
+    reads_labels: ClassVar[bool] = False
+    """Whether `draw` needs the labels."""
 
     @property
     def largest(self) -> int | None:
@@ -228,8 +233,34 @@ def _ids(ids: Ids) -> tuple[int, ...]:
     return tuple(sorted(int(i) for i in ids))
 
 
+@dataclass(frozen=True)
+class OneClass(Uniform):
+    """As Uniform, but all clients of one round hold mostly samples of the same class.
+
+    round  the round with the purest such cohort that there is
+
+    Reference: Yang et al., When to trust aggregated gradients, TMLR 2023 (Figure 4).
+    """
+
+    _: KW_ONLY
+    round: int = whole(40, ge=1)
+
+    reads_labels = True
+
+    def draw(self, urn: Urn) -> Cohort:
+        if urn.t != self.round:
+            return super().draw(urn)
+        self.check(urn.registered)
+        assert urn.labels is not None
+        shares = urn.labels / np.maximum(urn.labels.sum(axis=1, keepdims=True), 1)
+        purest = np.argsort(-shares, axis=0, kind="stable")[: self.clients]
+        best = np.take_along_axis(shares, purest, axis=0).sum(axis=0).argmax()
+        return Cohort(_ids(urn.registered[purest[:, best]]))
+
+
 SAMPLERS = {
     "Uniform": Uniform,
+    "OneClass": OneClass,
     "Bernoulli": Bernoulli,
     "MD": MD,
     "AdaFL": AdaFL,

@@ -218,6 +218,7 @@ class Server:
         facts = RoundFacts(
             t=state.t,
             lr=accepted[0].local.lr_at(state.t),
+            lr0=accepted[0].local.lr,
             steps=steps,
             cohort=len(accepted),
             population=population,

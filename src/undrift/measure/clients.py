@@ -16,6 +16,7 @@ from undrift.data.federated import FederatedData
 from undrift.engines import Engine
 from undrift.federation.server import State, fresh_memory
 from undrift.rng import stream
+from undrift.training.sums import Sums
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer, Work, client_rounds
 from undrift.training.work import Local
@@ -35,13 +36,11 @@ class OwnScore:
     seed: int
     local: Local | None = None
 
-    def __call__(
-        self, trainer: Trainer, item: tuple[int, Tensor, Tensor]
-    ) -> tuple[float, int, int]:
+    def __call__(self, trainer: Trainer, item: tuple[int, Tensor, Tensor]) -> Sums:
         client, x, buffers = item
         rows = self.data.own_rows(client)
         if not len(rows):
-            return 0.0, 0, 0
+            return Sums()
         if self.local and self.data.sizes[client]:
             work = Work(self.t, client, self.seed, self.data, self.local, len(rows))
             got = client_rounds(Algorithm(), trainer, [(work, Struct())], Struct(x=x), buffers)[0]
@@ -123,13 +122,34 @@ class ClientMeter:
             for row in zip(*columns.values(), strict=True)
         ]
 
+    def validation(self, state: State) -> list[dict[str, Any]]:
+        """The results on the samples of every validation client, in rows.
+
+        Of clients that train alone, they are means over the models of `some`.
+        """
+        alone = self.algorithm.regime == "local"
+        models = list(self.models(state, self.some if alone else [0]))
+        rows = []
+        for client, held in enumerate(self.data.held_out):
+            inputs, targets = self.data.take(held)
+            sums = [
+                self.task.score(x, buffers, inputs, targets, self.data.transform)
+                for _, x, buffers in models
+            ]
+            row: dict[str, Any] = {"client": client, "samples": len(held)}
+            row["answers"] = sums[0].total.total()
+            if self.task.predicts:
+                row["right"] = sum(one.right.total() for one in sums) / len(sums)
+            rows.append(row | {"loss": sum(one.loss for one in sums) / len(sums)})
+        return rows
+
     def _rates(
         self, state: State, clients: Iterable[int], local: Local | None = None
     ) -> np.ndarray:
         """Loss and accuracy of each client, shape (2, clients); NaN if it has no samples."""
         job = OwnScore(self.data, state.t, self.seed, local)
         scores = self.engine.map(job, self.task, self.models(state, clients))
-        return np.array([self.task.rates(*score) for score in scores]).T
+        return np.array([self.task.rates(sums)[:2] for sums in scores]).T
 
 
 def spread(name: str, values: np.ndarray, *, least_is_worst: bool = True) -> dict[str, float]:

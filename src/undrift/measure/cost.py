@@ -264,6 +264,7 @@ class _Rehearsal:
         facts = RoundFacts(
             t=3,
             lr=0.1,
+            lr0=0.2,
             steps=20.0,
             cohort=clients,
             population=100,

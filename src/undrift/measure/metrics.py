@@ -17,6 +17,7 @@ from undrift.federation.rounds import Round, State
 from undrift.measure.clients import DECILES, ClientMeter
 from undrift.measure.cost import RoundCost
 from undrift.measure.quantities import CLOCK
+from undrift.training.sums import Rates, Sums
 from undrift.training.task import CHUNK, Task
 from undrift.training.trainer import Trainer
 from undrift.training.work import Local
@@ -34,14 +35,14 @@ NOT_ALONE = ("cloud", "aggregate")
 
 @dataclass(frozen=True)
 class Scoring:
-    """Job: loss, right answers and all answers on a slice of the samples."""
+    """Job: loss and predictions on a slice of the samples, summed."""
 
     x: Tensor
     buffers: Tensor
     data: FederatedData
     samples: SampleSet
 
-    def __call__(self, trainer: Trainer, part: slice) -> tuple[float, int, int]:
+    def __call__(self, trainer: Trainer, part: slice) -> Sums:
         some = self.data.part_of(self.samples, part)
         return trainer.task.score(self.x, self.buffers, *some)
 
@@ -146,8 +147,8 @@ class Meter:
         if "fedglad" in server:
             own = server.fedglad
             row |= {"group_gsi": own.gsi.tolist(), "group_factor": own.factor.tolist()}
-        if "beta" in server or "extrapolate" in server:
-            row["beta"] = (server if "beta" in server else server.extrapolate).beta
+        own = server.extrapolate if "extrapolate" in server else server
+        row |= {name: getattr(own, name) for name in ("beta", "updates") if name in own}
         regime = self.algorithm.regime
         if regime == "central":  # there are no clients
             row |= dict.fromkeys(OF_CLIENTS, math.nan)
@@ -156,49 +157,46 @@ class Meter:
         models = {"cloud": server.x, "aggregate": server.xbar}
         if round.state.everyone is not None and regime == "federated":
             models["all"] = round.state.everyone.to(server.x)
-        tested: list[tuple[Tensor, float, float]] = []
+        tested: list[tuple[Tensor, Rates]] = []
         for name, x in models.items():
             known = [result for result in tested if torch.equal(result[0], x)]
             if not known:  # in many algorithms, cloud and aggregate are the same model
-                known = [(x, *self.evaluate(x, round.buffers, "test"))]
+                known = [(x, self.evaluate(x, round.buffers, "test"))]
                 tested += known
-            _, loss, accuracy = known[0]
-            row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
+            row |= _named(f"{name}_", known[0][1])
         chosen = self.algorithm.deploys
-        if len(self.data.held_out):
+        if self.data.held_out:
             held = self.evaluate(models[chosen], round.buffers, "validation")
-            row |= {"validation_loss": held[0], "validation_accuracy": held[1]}
+            row |= _named("validation_", held)
         if self.data.own_tests:
             row |= self.clients.row(round.state)
         elif self.fairness and self.task.predicts:
             row |= self.spread(models[chosen], round.buffers)
         if self.personal:
             row |= self.clients.personal_row(round.state)
-        return row | {k: row[f"{chosen}_{k}"] for k in ("loss", "accuracy")}
+        return row | {k: row[f"{chosen}_{k}"] for k in Rates._fields}
 
     def _alone(self, state: State) -> dict[str, Any]:
         """The results of clients that train alone: means over their models, of some if many."""
-        row = {f"{model}_{k}": math.nan for model in NOT_ALONE for k in ("loss", "accuracy")}
+        row = {k: v for model in NOT_ALONE for k, v in _named(f"{model}_", Rates()).items()}
         sets: dict[str, SampleSet] = {"": "test"}
-        if len(self.data.held_out):
+        if self.data.held_out:
             sets["validation_"] = "validation"
         for name, samples in sets.items():
             models = self.clients.models(state, self.clients.some)
             tested = [self.evaluate(x, buffers, samples) for _, x, buffers in models]
-            row[f"{name}loss"], row[f"{name}accuracy"] = np.mean(tested, axis=0).tolist()
+            row |= _named(name, Rates(*np.mean(tested, axis=0).tolist()))
         if self.fairness or self.data.own_tests:
             row |= self.clients.row(state)
         if self.personal:
             row |= self.clients.personal_row(state)
         return row
 
-    def evaluate(self, x: Tensor, buffers: Tensor, samples: SampleSet) -> tuple[float, float]:
-        """Mean loss and accuracy, computed by all workers."""
+    def evaluate(self, x: Tensor, buffers: Tensor, samples: SampleSet) -> Rates:
+        """Mean loss and accuracies, computed by all workers."""
         scoring = Scoring(x, buffers, self.data, samples)
-        parts = _parts(self.data.count_of(samples))
-        scores = list(self.engine.map(scoring, self.task, parts))
-        loss, right, total = (sum(column) for column in zip((0.0, 0, 0), *scores, strict=True))
-        return self.task.rates(loss, int(right), int(total))
+        sums = self.engine.map(scoring, self.task, _parts(self.data.count_of(samples)))
+        return self.task.rates(sum(sums, Sums()))
 
     def spread(self, x: Tensor, buffers: Tensor) -> dict[str, Any]:
         """Distribution over clients of a model's accuracy on the samples of each client."""
@@ -222,6 +220,10 @@ class Meter:
         drawn, all_labels = counts[list(cohort)].sum(0), counts.sum(0)
         lengths = np.linalg.norm(drawn) * np.linalg.norm(all_labels)
         return float(drawn @ all_labels / lengths) if lengths else math.nan
+
+
+def _named(prefix: str, rates: Rates) -> dict[str, Any]:
+    return {f"{prefix}{name}": value for name, value in rates._asdict().items()}
 
 
 def _parts(samples: int) -> list[slice]:

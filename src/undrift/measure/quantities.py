@@ -29,6 +29,7 @@ class Quantity:
     each       what a list of its values is over: parameter groups, or deciles over clients
     total      whether it is counted from the start of the run
     sum_of     the quantities that it is the sum of; rows hold those instead of the sum
+    plain      the quantity that counts samples alike, if this one counts classes alike
     """
 
     name: str
@@ -45,6 +46,7 @@ class Quantity:
     each: Each | None = None
     total: bool = False
     sum_of: tuple[str, ...] = ()
+    plain: str = ""
 
     @property
     def share(self) -> bool:
@@ -103,6 +105,15 @@ _TESTED = (
         digits=".2f",
     ),
     Quantity(
+        "balanced_accuracy",
+        "Learning",
+        "Balanced accuracy",
+        "Mean over the classes of the accuracy on their test samples, of the deployed model.",
+        unit="%",
+        digits=".2f",
+        plain="accuracy",
+    ),
+    Quantity(
         "loss",
         "Learning",
         "Test loss",
@@ -120,7 +131,15 @@ _WHOSE = {
 def _of(model: str, one: Quantity) -> Quantity:
     """A quantity of another model than the deployed one."""
     title = f"{one.title}, {MODEL_TITLES[model].lower()}"
-    return replace(one, name=f"{model}_{one.name}", title=title, about=_WHOSE[model], model=model)
+    plain = one.plain and f"{model}_{one.plain}"
+    return replace(
+        one,
+        name=f"{model}_{one.name}",
+        title=title,
+        about=_WHOSE[model],
+        model=model,
+        plain=plain,
+    )
 
 
 def _over_clients(name: str, title: str, what: str) -> tuple[Quantity, ...]:
@@ -159,6 +178,15 @@ _TABLE = (
         "Of the deployed model on held-out training samples: choose settings by this one.",
         unit="%",
         digits=".2f",
+    ),
+    Quantity(
+        "validation_balanced_accuracy",
+        "Learning",
+        "Balanced validation accuracy",
+        "Mean over the classes of the accuracy on the same samples.",
+        unit="%",
+        digits=".2f",
+        plain="validation_accuracy",
     ),
     Quantity(
         "validation_loss",
@@ -268,6 +296,14 @@ _TABLE = (
         "FedGLAD's indicator (GSI): 1 when all updates agree, more the further they point apart.",
         axis="GSI",
         scale="log",
+    ),
+    Quantity(
+        "updates",
+        "Cohorts",
+        "Effective number of updates",
+        "From 1 (all agree) to the clients of the round; only where beta is chosen by it.",
+        symbol="G",
+        digits=".2f",
     ),
     Quantity(
         "factor",
@@ -385,6 +421,9 @@ LISTS = tuple(q.name for q in _TABLE if q.each)
 
 BY_GROUP = {name: f"group_{name}" for name in METRICS if f"group_{name}" in LISTS}
 """quantity → list of its values by parameter group"""
+
+BALANCED = {q.plain: q.name for q in _TABLE if q.plain}
+"""accuracy over samples → accuracy over classes"""
 
 CLOCK = "seconds"
 """the only quantity that differs each time that the same experiment is run"""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from undrift.core import Part, RoundFacts, Struct, Vector, choice, real
+from undrift.core import RoundFacts, Struct, Vector, choice, real
+from undrift.parts.similarity import Similarity
 from undrift.vectors import group_square_norms, spread
 
 
 @dataclass(frozen=True)
-class FedGLAD(Part):
+class FedGLAD(Similarity):
     """Rescales the mean update, group by group, before the server's rule sees it.
 
     GSI = sqrt(Σ w_k ||g_k||² / ||Σ w_k g_k||²)   1 if all updates agree, more if they differ
@@ -35,16 +36,6 @@ class FedGLAD(Part):
     gamma: float = real(0.02, ge=0, infinite=True, tune="log(0.005, 0.1)")
     beta: float = real(0.9, ge=0, lt=1)
     groups: str = choice("parameter", "universal")
-
-    rank = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        inner = self.inner
-        while isinstance(inner, Part):
-            if type(inner).combine is not Part.combine:
-                self.refuse("the similarity is defined for weighted means only", inner=self.inner)
-            inner = inner.inner
 
     def split(self, groups: tuple[int, ...]) -> tuple[int, ...]:
         return groups if self.groups == "parameter" else (sum(groups),)

@@ -38,7 +38,7 @@ class Krum(Part):
     holistic = True
 
     @property
-    def quorum(self) -> int:
+    def quorum(self) -> float:
         return 2 * self.f + 3
 
     def reweigh(self, s: Struct, ups: Sequence[Struct], w: Vector) -> Vector:

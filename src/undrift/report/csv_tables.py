@@ -13,6 +13,7 @@ from undrift.report.summary import SummaryRow, finals, first_hit, tail
 _ESTIMATES = (
     *("final", "behind", "difference", "tail", "peak"),
     *("rounds_to", "bytes_to", "flops_to", "bytes", "flops", "latest", "clients", "personal"),
+    "balanced",
 )
 
 _SINCE = ("bytes_to", "flops_to", "bytes", "flops")

@@ -27,6 +27,9 @@ from undrift.system.files import replace_file
 COLUMN, PAGE = 3.4, 7.0
 """inches: the width of one column and of a page of a two-column paper"""
 
+BALANCED = "balanced_accuracy"
+"""a figure that is drawn only where classes differ in size"""
+
 FORMATS = ("pdf", "svg", "png")
 """file types of figures; PDF takes longer than the others together"""
 
@@ -79,9 +82,10 @@ def _plan(run: Run) -> dict[str, tuple[tuple[float, float], Draw]]:
 
         return draw
 
+    shown = _CURVES if run.imbalanced else {k: v for k, v in _CURVES.items() if k != BALANCED}
     legend = legend_height(run.arms, COLUMN)
     plan: dict[str, tuple[tuple[float, float], Draw]] = {}
-    for name, wanted in _CURVES.items():
+    for name, wanted in shown.items():
         panels = [
             (m, x) for m, x in wanted if run.recorded(m) and (x == "round" or run.recorded(x))
         ]
@@ -124,6 +128,7 @@ def _draw_overview(figure: Any, run: Run, panels: list[Draw]) -> None:
 
 _CURVES = {
     "accuracy": [("accuracy", "round")],
+    BALANCED: [(BALANCED, "round")],
     "loss": [("loss", "round")],
     "accuracy_traffic": [("accuracy", "bytes")],
     "accuracy_compute": [("accuracy", "flops")],

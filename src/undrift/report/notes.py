@@ -105,6 +105,8 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     best = f"{BEST} marks the best of those that finished{problems}{aside}"
     text = f"{about}, {_spread(rows)}; {best}."
     text += _chance(rows)
+    if run.imbalanced:
+        text += _flatters(run)
     if run.target is not None:
         text += (
             f" Costs are those of all clients up to the first evaluated round with at least"
@@ -117,6 +119,17 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     if any(any(row.since.values()) for row in rows):
         text += " Costs of forks: since the fork, of those since the first round."
     return text
+
+
+def _flatters(run: Run) -> str:
+    """Whom accuracy favours, where test classes differ in size."""
+    shares = [
+        100 * size / sum(labels.test) for labels in run.imbalanced for size in labels.test if size
+    ]
+    return (
+        f" Accuracy flatters models that favour large classes, which here have {min(shares):.2g} to"
+        f" {max(shares):.2g} % of the test samples; balanced accuracy is the mean over the classes."
+    )
 
 
 def _spread(rows: Sequence[SummaryRow]) -> str:

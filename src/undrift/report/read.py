@@ -238,6 +238,12 @@ class Run:
         """Whether any trial has a finite value of this metric."""
         return any(bool(np.isfinite(curve[metric]).any()) for curve in self.curves)
 
+    @property
+    def imbalanced(self) -> list[LabelCounts]:
+        """The partitions whose test classes visibly differ in size, if that can be told."""
+        known = self.partitions.values() if self.recorded("balanced_accuracy") else ()
+        return [labels for labels in known if labels.imbalanced]
+
     def largest(self, metric: str) -> float:
         """The largest value of a metric; 0 without values."""
         return max((float(np.nan_to_num(curve[metric]).max()) for curve in self.curves), default=0)

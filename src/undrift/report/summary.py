@@ -30,6 +30,7 @@ class SummaryRow:
     flops_to    floating-point operations to the target, over the same seeds
     bytes       bytes down and up of the whole run, over the seeds of `final`
     flops       operations of the whole run, over the seeds of `final`
+    balanced    final balanced accuracy, if there are classes
     clients     final mean over clients of the results on their own test samples, if they have any
     personal    the same on their own samples after some local steps, if that was measured
     since       of forks, the costs since the fork, by the name of those that count the whole past
@@ -58,6 +59,7 @@ class SummaryRow:
     reached: int
     diverged: int
     under_way: tuple[int, ...]
+    balanced: Estimate | None = None
     clients: Estimate | None = None
     personal: Estimate | None = None
     since: Mapping[str, Estimate | None] = field(default_factory=dict)
@@ -174,6 +176,7 @@ def _row(run: Run, arm: Arm) -> SummaryRow:
         flops_to=Estimate.of([curve["flops"][i] for curve, i in hits]),
         bytes=Estimate.of([curve["bytes"][-1] for curve in whole]),
         flops=Estimate.of([curve["flops"][-1] for curve in whole]),
+        balanced=Estimate.of([c["balanced_accuracy"][-1] for c in whole], ACCURACY.bounds),
         clients=Estimate.of([c[f"client_{kind}_mean"][-1] for c in whole if tested], score.bounds),
         personal=Estimate.of([c[f"personal_{kind}_mean"][-1] for c in whole], score.bounds),
         since=_since(arm, done, first) if arm.fork else {},

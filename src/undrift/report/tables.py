@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from undrift.measure.quantities import QUANTITIES
 from undrift.report.estimate import Estimate
 from undrift.report.notes import BEST, footnote, has_intervals, joined, notes, seed_note
 from undrift.report.read import Run
@@ -15,7 +16,7 @@ NONE = "–"
 ALGORITHM, NOTES = "Algorithm", "Notes"
 
 COLUMNS = (
-    *("final", "behind", "last", "best", "clients", "personal"),
+    *("final", "balanced", "behind", "last", "best", "clients", "personal"),
     *("seeds", "rounds", "traffic", "compute", "notes"),
 )
 """columns of the main table that can be chosen; algorithms come first in any case"""
@@ -40,6 +41,8 @@ def worth_showing(name: str, run: Run, rows: Sequence[SummaryRow]) -> bool:
     match name:
         case "notes":
             return any(notes(row) for row in rows)
+        case "balanced":
+            return bool(run.imbalanced)
         case "clients" | "personal":
             return any(getattr(row, name) for row in rows)
         case "seeds":
@@ -55,6 +58,12 @@ def _column(name: str, run: Run, rows: Sequence[SummaryRow]) -> dict[str, list[s
     match name:
         case "final":
             return {f"Final {result}": [_result(row, row.final) for row in rows]}
+        case "balanced":
+            return {
+                QUANTITIES["balanced_accuracy"].axis_title(): [
+                    _result(row, row.balanced) for row in rows
+                ]
+            }
         case "behind":
             head = f"Behind the best{_in(row.score.gap for row in rows)}"
             return {head: [NONE if row.leads else _result(row, row.behind) for row in rows]}

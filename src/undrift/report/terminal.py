@@ -17,10 +17,20 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
-COMPACT = ("final", "best", "clients", "personal", "seeds", "rounds", "traffic", "compute")
+COMPACT = (
+    "final",
+    "balanced",
+    "best",
+    "clients",
+    "personal",
+    "seeds",
+    "rounds",
+    "traffic",
+    "compute",
+)
 """columns of a terminal, if there is room for them"""
 
-KEPT = ("final", "clients", "personal", "rounds", "seeds", "traffic", "compute", "best")
+KEPT = ("final", "balanced", "clients", "personal", "rounds", "seeds", "traffic", "compute", "best")
 """the same, those that matter most first"""
 
 

@@ -1,4 +1,4 @@
-"""clients.csv: the results of each client at the end of each trial."""
+"""clients.csv and validation.csv: the results of each client at the end of each trial."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from undrift.runs.entries import TrialKey
-from undrift.runs.layout import RunFile
 from undrift.system.files import replace_file, writing
 
 KEYS = ("algorithm", "seed")
 
 
-def write_clients(folder: Path, place: TrialKey, rows: Sequence[dict[str, Any]]) -> None:
-    """Add a trial's rows to the file, in place of those that it had before."""
+def write_clients(path: Path, place: TrialKey, rows: Sequence[dict[str, Any]]) -> None:
+    """Add a trial's rows to one of the files, in place of those that it had before."""
     key = dict(zip(KEYS, place, strict=True))
-    kept = [row for row in read_clients(folder) if (row["algorithm"], row["seed"]) != _text(place)]
+    kept = [row for row in read_clients(path) if (row["algorithm"], row["seed"]) != _text(place)]
     out = io.StringIO()
     table = csv.DictWriter(out, [*KEYS, *rows[0]], extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     table.writerows([*kept, *(key | row for row in rows)])
-    replace_file(folder / RunFile.CLIENTS, out.getvalue().encode())
+    replace_file(path, out.getvalue().encode())
 
 
-def read_clients(folder: Path) -> list[dict[str, str]]:
-    """The rows of the file as text; none if there is no file, or it is not what we wrote."""
-    path = folder / RunFile.CLIENTS
+def read_clients(path: Path) -> list[dict[str, str]]:
+    """The rows of a file as text; none if there is no file, or it is not what we wrote."""
     with writing(path):
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     try:

@@ -15,6 +15,7 @@ from undrift import arithmetic
 from undrift.config import UndriftError, own
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
+from undrift.data.text.words import Windows
 from undrift.experiment.experiment import REPORT_ONLY, Experiment
 from undrift.experiment.registry import label, labels
 from undrift.runs.checksums import Checksums
@@ -74,6 +75,8 @@ class RunFolder:
         self._settings()
         known = task.classifies and len(data.order) > 0  # a deployment's samples are elsewhere
         counts: Row = {"label_counts": data.label_counts.tolist()} if known else {}
+        if known and not isinstance(data.transform, Windows):  # letters are not classes
+            counts["test_label_counts"] = data.test_label_counts.tolist()
         for whose, names in (("clients", data.client_names), ("classes", data.class_names)):
             counts |= {} if names is None else {whose: list(names)}
         self._read(RunFile.PARTITION, counts)

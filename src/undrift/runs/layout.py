@@ -7,7 +7,19 @@ from enum import Enum
 from pathlib import Path
 
 
-class RunFile(Enum):
+class _Named(Enum):
+    """A file or folder by its name, and what it holds."""
+
+    def __init__(self, filename: str, holds: str) -> None:
+        self.filename, self.holds = filename, holds
+
+    def __str__(self) -> str:
+        return str(self.filename)
+
+    __fspath__ = __str__
+
+
+class RunFile(_Named):
     """A file or folder of a run directory: `run / RunFile.METRICS`; `holds` says what is in it."""
 
     EXPERIMENT = "experiment.json", "settings, and facts about data and model"
@@ -19,6 +31,7 @@ class RunFile(Enum):
     METRICS = "metrics.jsonl", "one row per algorithm, seed and evaluation, written as they come"
     COLUMNS = "metrics.parquet", "the same as columns, written when a session ends"
     CLIENTS = "clients.csv", "results of each client at the end of each trial, if asked for"
+    VALIDATION = "validation.csv", "sums over the samples of each validation client, at the end"
     PARTITION = "partition.json", "samples of each class per client, first seed"
     FAILURES = "failures.json", "trials that diverged, and why"
     LOG = "run.log", "what happened when"
@@ -44,17 +57,36 @@ class RunFile(Enum):
     SEEDS_CSV = "seeds.csv", "results of each seed"
     FIGURES = "figures", "figures for a paper"
 
-    def __init__(self, filename: str, holds: str) -> None:
-        self.filename, self.holds = filename, holds
 
-    def __str__(self) -> str:
-        return self.filename
-
-    __fspath__ = __str__
-
-
-HOLDS = {file.filename: file.holds for file in RunFile}
+HOLDS: dict[str, str] = {file.filename: file.holds for file in RunFile}
 """File name → what the file holds."""
+
+
+class StudyFile(_Named):
+    """A file or folder of the folder of a study or sweep."""
+
+    STUDY = "study.json", "settings of the study or sweep"
+    LEDGER = "ledger.jsonl", "one line for each trial: settings, result, failure, cost"
+    JOURNAL = "journal.log", "Optuna's journal, with one study for each algorithm"
+    TRIALS = "trials", "a run directory for each trial"
+    FINAL = "final", "runs of winners and defaults on fresh seeds, with the test data"
+
+
+STUDY_HOLDS: dict[str, str] = {
+    file.filename: file.holds
+    for file in (*StudyFile, RunFile.REPORT, RunFile.TABLE_MD, RunFile.TABLE_TEX)
+}
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder is that of a study or sweep."""
+    return (folder / StudyFile.STUDY).is_file()
+
+
+def study_runs(folder: Path) -> list[Path]:
+    """The run directories of a study: trials, then those on fresh seeds."""
+    within = [sorted((folder / one).glob("*")) for one in (StudyFile.TRIALS, StudyFile.FINAL)]
+    return [run for runs in within for run in runs if (run / RunFile.EXPERIMENT).is_file()]
 
 
 MODEL = ".safetensors"

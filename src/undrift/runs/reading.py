@@ -99,11 +99,24 @@ def read_failures(path: Path) -> tuple[Failure, ...]:
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Samples of each class per client; names of clients and classes, if they have some."""
+    """Samples of each class per client; names of clients and classes, if they have some.
+
+    test  test samples of each class; none if they are not known
+    """
 
     counts: NDArray[np.int64]
     clients: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    test: tuple[int, ...] = ()
+
+    @property
+    def imbalanced(self) -> bool:
+        """Whether the classes of the test samples visibly differ in size: their coefficient of
+        variation is above 1/2 (two classes at 75 and 25 %), and more than chance explains."""
+        sizes = np.array([size for size in self.test if size])
+        if not sizes.size:
+            return False
+        return bool(sizes.var() / sizes.mean() ** 2 > 0.25 + 1 / sizes.mean())
 
 
 def read_label_counts(path: Path) -> LabelCounts | None:
@@ -125,7 +138,9 @@ def read_label_counts(path: Path) -> LabelCounts | None:
             (found.get("clients"), found.get("classes")), table.shape, strict=True
         )
     )
-    return LabelCounts(table, clients, classes)
+    test = found.get("test_label_counts")
+    known = isinstance(test, list) and all(is_whole(size) and size >= 0 for size in test)
+    return LabelCounts(table, clients, classes, tuple(test) if known else ())
 
 
 def _text(path: Path) -> str:

@@ -299,8 +299,11 @@ class TrialRun:
             self.files.log(f"{self.name} ends in round {state.t}: {trial.failure}")
         else:
             self._save(trial, state)
+            folder, clients = self.files.folder, trial.meter.clients
             if trial.meter.personal or trial.data.own_tests:
-                write_clients(self.files.folder, self.place, trial.meter.clients.table(state))
+                write_clients(folder / RunFile.CLIENTS, self.place, clients.table(state))
+            if trial.data.held_out:
+                write_clients(folder / RunFile.VALIDATION, self.place, clients.validation(state))
             self._deploy(trial, state)
             stop = f", stopped after round {state.t}: {trial.stopped}" if trial.stopped else ""
             self.files.log(f"{self.name} is done{stop}")

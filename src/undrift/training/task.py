@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -14,6 +15,7 @@ from undrift.config import UndriftError, unknown
 from undrift.data.federated import Transform
 from undrift.data.html import facts_table
 from undrift.training.losses import LOSSES, PADDING, PREDICTS, Loss, Predicts
+from undrift.training.sums import Rates, Sums
 
 CHUNK = 256
 """Samples per forward pass in evaluation; more is slower and takes more memory."""
@@ -191,7 +193,8 @@ class Task:
         transform: Transform | None = None,
     ) -> tuple[float, float]:
         """Mean loss, and accuracy in [0, 1] for classes and tokens (else nan)."""
-        return self.rates(*self.score(x, buffers, inputs, targets, transform))
+        rates = self.rates(self.score(x, buffers, inputs, targets, transform))
+        return rates.loss, rates.accuracy
 
     @torch.no_grad()
     def score(
@@ -201,16 +204,19 @@ class Task:
         inputs: Tensor,
         targets: Tensor,
         transform: Transform | None = None,
-    ) -> tuple[float, int, int]:
-        """Total loss, correct predictions and all predictions: sums, for `rates`."""
-        loss, right, total = 0.0, 0, 0
+    ) -> Sums:
+        """Loss and predictions, summed, for `rates`."""
+        loss, sums = 0.0, Sums()
         for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform):
             if answers := self.answers(wanted):
                 loss += float(self.loss(outputs, wanted)) * answers
-                total += answers
-            if self.predicts:
-                right += int((_chosen(outputs) == wanted).sum())
-        return loss, right, total
+            if self.classifies:
+                sums.right.update(wanted[_correct(outputs, wanted)].tolist())
+                sums.total.update(wanted[wanted != PADDING].tolist())
+            else:
+                sums.right[Sums.ALL] += int(_correct(outputs, wanted).sum()) if self.predicts else 0
+                sums.total[Sums.ALL] += answers
+        return replace(sums, loss=loss)
 
     @torch.no_grad()
     def hits(
@@ -223,7 +229,7 @@ class Task:
     ) -> Tensor:
         """Correct and all predictions per sample, shape (2, samples), for classes and tokens."""
         parts = [
-            torch.stack([_chosen(outputs) == wanted, wanted != PADDING]).view(2, len(wanted), -1)
+            torch.stack([_correct(outputs, wanted), wanted != PADDING]).view(2, len(wanted), -1)
             for outputs, wanted in self._outputs(x, buffers, inputs, targets, transform)
         ]
         return torch.cat(parts, 1).sum(2)
@@ -245,22 +251,25 @@ class Task:
         ):
             yield self.model(transform(some, None) if transform else some), wanted
 
-    def rates(self, loss: float, right: int, total: int) -> tuple[float, float]:
-        """Mean loss and accuracy in [0, 1], from the sums of `score`."""
-        if not total:
-            return math.nan, math.nan
-        return loss / total, right / total if self.predicts else math.nan
+    def rates(self, sums: Sums) -> Rates:
+        """Mean loss and accuracies, from the sums of `score`."""
+        return Rates(
+            sums.mean_loss,
+            sums.accuracy if self.predicts else math.nan,
+            sums.balanced_accuracy if self.classifies else math.nan,
+        )
 
     def answers(self, targets: Tensor) -> int:
         """The number of terms in the mean loss: samples, or tokens that are not PADDING."""
         return int((targets != PADDING).sum()) if self.predicts else len(targets)
 
 
-def _chosen(outputs: Tensor) -> Tensor:
-    """The class or token with the largest score; for a single score, a logit, whether it is > 0."""
+def _correct(outputs: Tensor, wanted: Tensor) -> Tensor:
+    """Which predictions are right: the class or token with the largest score; of a single score, a
+    logit, whether it is > 0."""
     if outputs.numel() == len(outputs):
-        return (outputs.reshape(-1) > 0).long()
-    return outputs.argmax(1)
+        return (outputs.reshape(wanted.shape) > 0) == wanted
+    return outputs.argmax(1) == wanted
 
 
 def _buffers(model: nn.Module) -> dict[str, Tensor]:

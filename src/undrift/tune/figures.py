@@ -9,8 +9,11 @@ from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from undrift.later import np
 from undrift.report.palette import ink
+from undrift.runs.columns import Floats
 from undrift.tune.knobs import Knob
+from undrift.tune.noise import half_width
 from undrift.tune.page import Figure, log_scale
 from undrift.tune.store import Record
 
@@ -19,8 +22,15 @@ if TYPE_CHECKING:
     from undrift.tune.running import Desk
 
 MOST_PAIRS = 6
+GRID, ALMOST = 60, 1 - 1e-9
+"""points of a contour along each side; the share of a range that stands for its end"""
+WIDTH = 0.25
+"""of the kernel that contours are smoothed with, in parts of a range, for one trial"""
 FEW = 8
 """fewest trials with all rounds from which importances are estimated"""
+
+FAILED = "#B22222"
+"""colour of trials that failed"""
 
 Value = Callable[[Record], float | None]
 
@@ -37,16 +47,28 @@ def figures(here: Desk, found: list[Outcome]) -> list[Figure]:
             "Best so far",
             f"The best validation {unit} found, against the rounds that the trials have used.",
             [partial(drawer.best_so_far, found=found)],
-            wide=5.2,
+            wide=6.2,
         ),
     ]
+    if any(one.chosen for one in found):
+        made.append(
+            Figure(
+                "Validation clients",
+                "Half of the 95 % interval of the best result over validation clients, for as many "
+                "as there are (dots), and for more or fewer: it falls with the root of the number.",
+                [partial(drawer.clients, found=found)],
+                wide=6.2,
+            )
+        )
     for one in sound:
         label, knobs = one.arm.label, one.arm.knobs
         made.append(
             Figure(
                 f"{label}: one setting at a time",
-                "Each dot is a trial, each cross one that failed; the star is the winner. Pale "
-                "dots were stopped early by halving.",
+                "Each dot is a trial, the star the winner, each cross one that failed; triangles "
+                "at the edge are far worse."
+                + " Pale dots were stopped early by halving."
+                * (len(here.study.rungs) > 1),
                 [partial(drawer.slice, one=one, knob=knob) for knob in knobs],
             )
         )
@@ -55,8 +77,10 @@ def figures(here: Desk, found: list[Outcome]) -> list[Figure]:
             made.append(
                 Figure(
                     f"{label}: two settings at a time",
-                    "Darker is better. A ridge that is not along an axis says that two settings "
-                    "must be chosen together.",
+                    "Darker is better; the worse half of the trials has the palest colour. Areas "
+                    "are a smooth mean over the trials, which are the dots (crosses: failed). A "
+                    "ridge that is not along an axis says that two settings must be chosen "
+                    "together.",
                     [partial(drawer.pair, one=one, pair=pair) for pair in pairs],
                 )
             )
@@ -66,7 +90,7 @@ def figures(here: Desk, found: list[Outcome]) -> list[Figure]:
                     "Each line is a trial, through its place in the range of each setting; darker "
                     "is better.",
                     [partial(drawer.parallel, one=one)],
-                    wide=5.2,
+                    wide=6.2,
                 )
             )
         if weights := importances(here, one):
@@ -81,9 +105,11 @@ def figures(here: Desk, found: list[Outcome]) -> list[Figure]:
             )
     if len(here.study.rungs) > 1:
         panels = [partial(drawer.rungs, one=one) for one in sound]
-        made.append(
-            Figure("Rungs", "Validation results of each trial at the rungs of the halving.", panels)
+        said = (
+            "Validation results of each trial at the rungs of the halving. If lines cross much "
+            "between two rungs, the first is too short to choose by: give more --min-rounds."
         )
+        made.append(Figure("Rungs", said, panels))
     return made
 
 
@@ -131,37 +157,72 @@ class Drawer:
             ax.step(xs, ys, where="post", color=style.colour, linestyle=style.line,
                     label=one.arm.label)  # fmt: skip
         ax.set(xlabel="Rounds of all trials", ylabel=self.unit)
-        ax.legend()
+        _legend(ax)
+
+    def clients(self, ax: Any, found: list[Outcome]) -> None:
+        for place, one in enumerate(found):
+            if one.chosen is None:
+                continue
+            counts = np.geomspace(max(2, one.chosen.n / 4), 16 * one.chosen.n, 30)
+            style, now = ink(place), self.factor * half_width(one.chosen)
+            ys = now * np.sqrt(one.chosen.n / counts)
+            ax.plot(counts, ys, color=style.colour, linestyle=style.line, label=one.arm.label)
+            ax.plot([one.chosen.n], [now], "o", color=style.colour, markersize=4)
+        log_scale(ax, "x")
+        gap = self.here.score.gap or self.here.score.name
+        ax.set(xlabel="Validation clients, of all seeds", ylabel=f"Half of the interval ({gap})")
+        ax.set_ylim(bottom=0)
+        _legend(ax)
 
     def slice(self, ax: Any, one: Outcome, knob: Knob) -> None:
         rounds = self.here.study.rungs[-1]
-        values = [value for record in one.records if (value := self.value(record)) is not None]
+        known = [value for record in one.records if (value := self.value(record)) is not None]
+        worst = _floor(known, self.here.lower)
         for record in one.records:
-            x, value = _x(knob, record), self.value(record)
+            x, value, whole = _x(knob, record), self.value(record), rounds in record.results
+            style: dict[str, Any] = {"color": ink(0).colour, "alpha": 1 if whole else 0.3}
             if value is None:
-                worst = max(values) if self.here.lower else min(values)
-                ax.plot([x], [worst], "x", color="#999999", markersize=4)
+                ax.plot([x], [worst], "x", color=FAILED, markersize=4, clip_on=False)
+            elif (value - worst) * (-1 if self.here.lower else 1) < 0:
+                mark = "^" if self.here.lower else "v"
+                ax.plot([x], [worst], mark, **style | {"alpha": 0.5}, markersize=4, clip_on=False)
             else:
-                whole = rounds in record.results
-                mark = "*" if record is one.winner else "o"
-                ax.plot([x], [value], mark, color=ink(0).colour, alpha=1 if whole else 0.3,
-                        markersize=8 if record is one.winner else 3.5)  # fmt: skip
+                won = record is one.winner
+                ax.plot([x], [value], "*" if won else "o", **style, markersize=8 if won else 3.5,
+                        clip_on=False)  # fmt: skip
         _axis(ax, "x", knob)
         ax.set(ylabel=self.unit)
+        ax.set_ylim(**{"top" if self.here.lower else "bottom": worst})
 
     def pair(self, ax: Any, one: Outcome, pair: tuple[Knob, Knob]) -> None:
-        shown = [record for record in one.records if self.value(record) is not None]
-        points = [(_x(pair[0], record), _x(pair[1], record)) for record in shown]
-        image = ax.scatter(
-            [x for x, _ in points],
-            [y for _, y in points],
-            c=[self.value(record) for record in shown],
-            cmap="Blues_r" if self.here.lower else "Blues",
+        shown = [(record, value) for record in one.records
+                 if (value := self.value(record)) is not None]  # fmt: skip
+        levels = _levels([value for _, value in shown], self.here.lower)
+        values = np.clip([value for _, value in shown], levels[0], levels[-1])
+        colours = {"cmap": "Blues_r" if self.here.lower else "Blues", "extend": "both"}
+        image = None
+        if all(knob.space.kind != "values" for knob in pair) and len(shown) >= FEW:
+            places = np.array([[knob.space.share(record.settings[knob.name]) for knob in pair]
+                               for record, _ in shown])  # fmt: skip
+            sides = np.linspace(0, 1, GRID)
+            xs, ys = ([knob.space.at(min(side, ALMOST)) for side in sides] for knob in pair)
+            image = ax.contourf(xs, ys, smooth(places, values, sides), levels, **colours)
+        dots = ax.scatter(
+            [_x(pair[0], record) for record, _ in shown],
+            [_x(pair[1], record) for record, _ in shown],
+            c=values,
+            cmap=colours["cmap"],
+            vmin=levels[0],
+            vmax=levels[-1],
             edgecolors="#444444",
-            linewidths=0.4,
-            s=26,
+            linewidths=0.5,
+            s=18,
         )
-        bar = ax.figure.colorbar(image, ax=ax, fraction=0.05, format="%.4g")
+        failed = [record for record in one.records if self.value(record) is None]
+        ax.plot([_x(pair[0], record) for record in failed],
+                [_x(pair[1], record) for record in failed],
+                "x", color=FAILED, markersize=4)  # fmt: skip
+        bar = ax.figure.colorbar(image or dots, ax=ax, fraction=0.05, format="%.4g")
         bar.outline.set_visible(False)
         _axis(ax, "x", pair[0])
         _axis(ax, "y", pair[1])
@@ -186,12 +247,49 @@ class Drawer:
         ax.set(xlabel="Importance", xlim=(0, 1))
 
     def rungs(self, ax: Any, one: Outcome) -> None:
+        rungs = self.here.study.rungs
         for record in one.records:
             known = [(r, result.objective) for r, result in sorted(record.results.items())
                      if result.objective is not None]  # fmt: skip
+            style = ink(0).colour if record is one.winner else "#777777"
             ax.plot([r for r, _ in known], [self.factor * value for _, value in known], "o-",
-                    color=ink(0).colour, alpha=0.5, markersize=3)  # fmt: skip
+                    color=style, alpha=0.9 if rungs[-1] in record.results else 0.35,
+                    markersize=3, linewidth=1)  # fmt: skip
+        log_scale(ax, "x")
+        there = [sum(rung in record.results for record in one.records) for rung in rungs]
+        ax.set_xticks(rungs, [f"{rung}\n{n} trials" for rung, n in zip(rungs, there, strict=True)])
+        ax.set_xticks([], minor=True)
         ax.set(xlabel="Rounds", ylabel=self.unit, title=one.arm.label)
+
+
+def smooth(places: Floats, values: Floats, sides: Floats) -> Floats:
+    """Mean of the values at each point of a grid in the unit square, by a Gaussian kernel.
+
+    places  of the values, shape (values, 2)
+    """
+    wide = WIDTH * len(values) ** (-1 / 6)
+    near = [np.exp(-0.5 * ((sides[:, None] - places[:, k]) / wide) ** 2) for k in (0, 1)]
+    weights = near[1][:, None, :] * near[0][None, :, :]
+    return np.asarray((weights * values).sum(2) / weights.sum(2))
+
+
+def _floor(values: list[float], lower: bool) -> float:
+    """The worst result that a figure has room for: the middle four times as far off."""
+    best, worst = (min, max) if lower else (max, min)
+    top = best(values)
+    far = top + 4 * (float(np.median(values)) - top)
+    return (min if lower else max)(worst(values), far)
+
+
+def _levels(values: list[float], lower: bool) -> Floats:
+    """Levels of colour from the middle of the values to the best."""
+    middle, best = float(np.median(values)), min(values) if lower else max(values)
+    low, high = sorted((middle, best))
+    return np.linspace(low, high if high > low else low + 1e-6, 9)
+
+
+def _legend(ax: Any) -> None:
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02))
 
 
 def _x(knob: Knob, record: Record) -> Any:
@@ -204,3 +302,6 @@ def _axis(ax: Any, which: str, knob: Knob) -> None:
     getattr(ax, f"set_{which}label")(knob.name)
     if knob.space.kind == "log":
         log_scale(ax, which)
+    if knob.space.kind != "values":
+        edges = [knob.space.at(share) for share in (0, ALMOST)]
+        getattr(ax, f"set_{which}lim")(*edges)

@@ -41,7 +41,7 @@ def write_page(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>\n"
         for cells in zip(*columns.values(), strict=True)
     )
-    said = "".join(f"<p>{escape(note)}</p>\n" for note in notes)
+    said = "".join(f'<p class="note">{escape(note)}</p>\n' for note in notes)
     drawn = "".join(
         f"<h2>{escape(one.title)}</h2>\n<p>{escape(one.caption)}</p>\n"
         f'<div class="study">{_svg(one)}</div>\n'
@@ -58,6 +58,7 @@ def write_page(
 <style>
 {asset("page.css")}
 th, td {{ text-align: left; white-space: normal; }}
+p.note {{ margin: 0.5em 0; }}
 .study {{ background: #fff; overflow-x: auto; }}
 </style>
 </head>
@@ -74,10 +75,11 @@ th, td {{ text-align: left; white-space: normal; }}
 
 def log_scale(ax: Any, which: str) -> None:
     """A logarithmic axis with plain numbers: our style does not set formulas."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     getattr(ax, f"set_{which}scale")("log")
     axis = getattr(ax, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -16,16 +16,16 @@ from undrift.federation.rounds import require_quorum
 from undrift.later import np
 from undrift.report.read import TrialRecord, read_run
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
+from undrift.runs.layout import StudyFile
 from undrift.runs.runner import Event as RunEvent
 from undrift.runs.runner import run
 from undrift.system.lock import Lock
 from undrift.training.task import Task
 from undrift.tune.schedule import best, last_job, next_job
 from undrift.tune.search import draw, refuse_lacking, size
-from undrift.tune.store import Record, Result, Store
+from undrift.tune.store import Record, Result, Store, trial_name
 from undrift.tune.study import Arm, Settings, Study, begin
 
-TRIALS, FINAL = "trials", "final"
 WAIT = 0.2
 """seconds between two looks at what other processes have done"""
 
@@ -180,15 +180,10 @@ class Desk:
         return "wait" if waiting else "done"
 
 
-def trial_name(arm: Arm, number: int) -> str:
-    """The name of a trial's run directory."""
-    return f"{arm.name}-{number:04d}"
-
-
 def _done(here: Desk, work: Work, options: dict[str, Any]) -> Iterator[Event]:
     """Do a piece of work and hand it in."""
     final = work.record is None
-    folder = here.folder / (FINAL if final else TRIALS) / work.name
+    folder = here.folder / (StudyFile.FINAL if final else StudyFile.TRIALS) / work.name
     told = (work.arm.label, -1 if work.record is None else work.record.number, work.settings)
     yield Event("begin", *told, rounds=work.rounds)
     if isinstance(work.experiment, Experiment):
@@ -240,7 +235,11 @@ def _validation(curve: TrialRecord | None, score: Score, failed: bool) -> float 
 def tested(folder: Path, score: Score) -> dict[str, Any]:
     """Results on fresh seeds: seed → result on the test data and on validation clients."""
     (arm,) = read_run(folder).arms
-    found: dict[str, Any] = {"run": f"{FINAL}/{folder.name}", "test": {}, "validation": {}}
+    found: dict[str, Any] = {
+        "run": f"{StudyFile.FINAL}/{folder.name}",
+        "test": {},
+        "validation": {},
+    }
     for seed in arm.seeds:
         if arm.finished(seed):
             value = float(score.of(arm.curves[seed])[-1])

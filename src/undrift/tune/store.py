@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from undrift.runs.layout import StudyFile
 from undrift.system.extras import require
 from undrift.system.files import writing
 from undrift.system.lock import Lock, holder
 from undrift.tune.space import Space
 from undrift.tune.study import Arm, Settings, lock
 
-JOURNAL = "journal.log"
+
+def trial_name(arm: Arm, number: int) -> str:
+    """The name of a trial's run directory."""
+    return f"{arm.name}-{number:04d}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Store:
         self._lock = lock(folder)
 
         with self.locked():
-            backend = journal.JournalFileBackend(str(folder / JOURNAL), Unlocked())
+            backend = journal.JournalFileBackend(str(folder / StudyFile.JOURNAL), Unlocked())
             self.storage = self.optuna.storages.JournalStorage(backend)
             self.ids = {arm.label: self._study(arm.label) for arm in arms}
 
@@ -90,7 +94,7 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Inside the block, no other process changes the study."""
         with self._lock, writing(self.folder):
-            path = self.folder / JOURNAL
+            path = self.folder / StudyFile.JOURNAL
             if path.exists():
                 content = path.read_bytes()
                 if not content.endswith(b"\n"):  # a line that a kill left half

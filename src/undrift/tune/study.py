@@ -30,12 +30,12 @@ from undrift.config import (
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
 from undrift.report import require_extras
+from undrift.runs.layout import StudyFile
 from undrift.runs.own_code import remember, vetted
 from undrift.system.files import replace_file, writing
 from undrift.tune.knobs import Knob, knobs, refuse_unknown, turned, value
 from undrift.tune.space import Plain, space
 
-FILE = "study.json"
 TRIALS = 20
 """trials of each algorithm, if neither they nor a budget are given"""
 FACTOR = 3
@@ -227,7 +227,7 @@ def lock(folder: Path) -> FileLock:
 def begin(folder: Path, kind: Kind, experiment: Experiment, settings: dict[str, Any]) -> None:
     """Write study.json, or raise if the folder holds another study, or its page cannot be drawn."""
     require_extras("a study's page", ("matplotlib",))
-    path = folder / FILE
+    path = folder / StudyFile.STUDY
     new: dict[str, Any] = {"format": 1, "kind": kind, "version": __version__}
     new |= {"experiment": experiment.resolved(), "settings": settings}
     remember(new["experiment"].get("code", {}))
@@ -255,13 +255,13 @@ def _refuse_another(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> N
 
 def read(folder: Path) -> dict[str, Any]:
     """The content of study.json."""
-    path = folder / FILE
+    path = folder / StudyFile.STUDY
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["format"] == 1 and isinstance(found["settings"], dict):
             return dict(found)
     except FileNotFoundError:
-        raise UndriftError(f"{str(folder)!r} is not a study: it has no {FILE}") from None
+        raise UndriftError(f"{str(folder)!r} is not a study: it has no {StudyFile.STUDY}") from None
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise UndriftError(f"{path} cannot be read; restore it from a backup")

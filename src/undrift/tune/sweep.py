@@ -22,18 +22,19 @@ from undrift.report.estimate import Estimate
 from undrift.report.palette import ink
 from undrift.report.read import read_run
 from undrift.report.score import Score
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, StudyFile
 from undrift.runs.runner import Event as RunEvent
 from undrift.runs.runner import run
 from undrift.system.files import replace_file
 from undrift.system.lock import Lock, holder
 from undrift.tune.knobs import knobs, refuse_unknown
-from undrift.tune.outcome import LEDGER, markdown, settings_text, tex
 from undrift.tune.page import Figure, log_scale, write_page
-from undrift.tune.running import TRIALS, WAIT, tested, trial_name
+from undrift.tune.running import WAIT, tested
 from undrift.tune.search import grid
 from undrift.tune.space import space
+from undrift.tune.store import trial_name
 from undrift.tune.study import Arm, Settings, begin, lock
+from undrift.tune.tables import markdown, settings_text, tex
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def sweep(
                 continue
             with closing(claim):
                 yield SweepEvent("begin", point)
-                there = folder / TRIALS / point.name
+                there = folder / StudyFile.TRIALS / point.name
                 with closing(run(point.arm.at(point.settings), there, **options)) as happening:
                     for event in happening:
                         yield SweepEvent("run", point, event)
@@ -121,17 +122,18 @@ def _write(folder: Path, done: list[Point]) -> None:
     """Ledger, tables and page."""
     found = []
     for point in done:
-        there = folder / TRIALS / point.name
+        there = folder / StudyFile.TRIALS / point.name
         score = read_run(there).score
         found.append((point, score, tested(there, score)))
     lines = [
         {"algorithm": point.arm.label, "number": point.number, "settings": point.settings}
-        | {"metric": f"test {score.name}", "seeds": result["test"], "failures": result["failures"]}
-        | {"run": f"{TRIALS}/{point.name}"}
+        | {"metric": f"test {score.name}", "seeds": result["test"]}
+        | {"validation": result["validation"], "failures": result["failures"]}
+        | {"run": f"{StudyFile.TRIALS}/{point.name}"}
         for point, score, result in found
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    replace_file(folder / LEDGER, text.encode())
+    replace_file(folder / StudyFile.LEDGER, text.encode())
     score = found[0][1]
     columns = {
         "Algorithm": [point.arm.label for point, _, _ in found],

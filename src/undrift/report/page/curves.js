@@ -17,7 +17,8 @@ function smooth(values, keep) {
 
 function metricOf(panel) {
   const { metric, models } = panel.dataset;
-  return models && state.model !== "deployed" ? `${state.model}_${metric}` : metric;
+  const chosen = models && state.model !== "deployed" ? `${state.model}_${metric}` : metric;
+  return (state.accuracy === "balanced" && data.balanced[chosen]) || chosen;
 }
 
 // Whether the reader chose to see one parameter group of this metric, which is kept as a mean only.
@@ -134,7 +135,10 @@ function note(text, more) {
 
 function drawCurves(panel) {
   const drawn = curves(panel);
-  const aim = panel.dataset.target ? data.target : null;
+  const metric = metricOf(panel);
+  const balanced = Object.values(data.balanced).includes(metric);
+  const aim = panel.dataset.target && !balanced ? data.target : null;
+  const { title } = panel.dataset;
   const { log, lowest, decades } = scaleOf(panel, drawn);
   if (log) {
     for (const trace of drawn) if (trace.fill) trace.y = trace.y.map((v) => Math.max(v, lowest));
@@ -153,7 +157,8 @@ function drawCurves(panel) {
   Plotly.react(panel, drawn, layout({
     shapes, annotations, xaxis: chosenAxis(),
     yaxis: {
-      title: titled(panel.dataset.title), uirevision: `${metricOf(panel)} ${state.scale} ${state.group}`,
+      title: titled(balanced ? `Balanced ${title.toLowerCase()}` : title),
+      uirevision: `${metric} ${state.scale} ${state.group}`,
       ...scale,
     },
   }), config);

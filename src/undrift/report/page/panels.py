@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from undrift.later import NDArray, np
-from undrift.measure.quantities import AXES, BY_GROUP, LISTS, METRICS, MODEL_TITLES, QUANTITIES
+from undrift.measure.quantities import (
+    AXES,
+    BALANCED,
+    BY_GROUP,
+    LISTS,
+    METRICS,
+    MODEL_TITLES,
+    QUANTITIES,
+)
 from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
@@ -37,6 +45,7 @@ def panel_data(run: Run) -> dict[str, Any]:
         "switches": _switches(run, axes),
         "target": None if run.target is None else round(100 * run.target, 4),
         "by_group": BY_GROUP,
+        "balanced": BALANCED,
         "partitions": [_partition(labels) for labels in run.partitions.values()],
     }
 
@@ -107,6 +116,13 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
                 ("deployed", "Deployed"),
                 *((m, name) for m, name in MODEL_TITLES.items() if run.recorded(f"{m}_loss")),
             ],
+        ),
+        (
+            "accuracy",
+            "Accuracy",
+            [("plain", "All samples"), ("balanced", "Balanced")]
+            if run.recorded("balanced_accuracy")
+            else [],
         ),
         (
             "lines",

@@ -76,7 +76,7 @@ def _panels(quantity: Quantity) -> Iterator[Panel]:
 
 
 def _section(topic: str) -> tuple[str, tuple[Panel, ...]]:
-    shown = [q for q in QUANTITIES.values() if q.topic == topic and not q.model]
+    shown = [q for q in QUANTITIES.values() if q.topic == topic and not q.model and not q.plain]
     return topic, tuple(panel for quantity in shown for panel in _panels(quantity))
 
 

@@ -1,7 +1,7 @@
 // What is shown, and what the reader chose.
-let data = { arms: [], axes: {}, switches: [], target: null, partitions: [] };
+let data = { arms: [], axes: {}, switches: [], target: null, balanced: {}, partitions: [] };
 const state = {
-  x: "round", model: "deployed", lines: "mean", smooth: "none", scale: "auto", group: "",
+  x: "round", model: "deployed", accuracy: "plain", lines: "mean", smooth: "none", scale: "auto", group: "",
   hidden: new Set(),
 };
 

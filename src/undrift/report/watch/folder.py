@@ -18,7 +18,7 @@ from undrift.report.summary import best_peak, summarise
 from undrift.report.text import printable
 from undrift.report.units import span
 from undrift.runs.columns import MetricsReader
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, is_study, study_runs
 from undrift.runs.reading import FILES, RunState, is_folder, run_state
 from undrift.system.lock import holder
 
@@ -104,7 +104,7 @@ def _best(run: Run) -> str | None:
 
 
 class Folder:
-    """A folder that holds run directories, or is one itself.
+    """A folder that holds run directories, or is one itself, or that of a study.
 
     Nothing outside of it is read: links that lead out of it are ignored.
     """
@@ -154,7 +154,8 @@ class Folder:
     def _find(self) -> Iterator[tuple[Path, Stamp]]:
         """Run directories with the stamps of their files."""
         try:
-            within = sorted(self.path.iterdir())
+            study = is_study(self.path)
+            within = study_runs(self.path) if study else sorted(self.path.iterdir())
         except OSError:  # removed, perhaps for a while
             within = []
         for path in (self.path, *within):

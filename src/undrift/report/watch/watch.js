@@ -10,7 +10,7 @@ let picked = false; // whether the reader has chosen
 let drawn = "";
 
 const usual = { ...state };
-const SWITCHES = ["x", "model", "lines", "smooth", "scale", "group"];
+const SWITCHES = ["x", "model", "accuracy", "lines", "smooth", "scale", "group"];
 
 // What is selected lies in the address, so that it outlives a reload.
 function readHash() {

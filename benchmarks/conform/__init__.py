@@ -1,0 +1,1 @@
+"""Implementations of other libraries, and ours, compared with the methods."""

@@ -1,0 +1,472 @@
+"""The methods as their papers define them, in plain NumPy, each of them an adapter that is right.
+
+    x, y_i   server's and client's model        g_i = x − y_i   a client's update
+    P, N     clients that delivered, all clients
+    n_i, K_i a client's samples and local steps
+
+A rule is cut into small pieces so that a mistake (`mistakes.py`) is another version of one piece.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from undrift.checks.conform.problem import Batches, Quadratic, Vector
+from undrift.config import UndriftError, unknown
+from undrift.config.expressions import tree
+
+
+class Rule:
+    """FedAvg, and the frame of all others."""
+
+    equations: ClassVar[Mapping[str, str]] = {"x": "x ← x − η_g Σ_P w_i g_i,  w_i = n_i / Σ_P n_j"}
+    """quantity → how it is defined; all but x and y are states"""
+    settings: ClassVar[Mapping[str, float]] = {}
+    """what `start` must take, with the values that are used"""
+    optional: ClassVar[Mapping[str, float]] = {"server_lr": 0.7}
+    """what `start` may take"""
+    neutral: ClassVar[Mapping[str, float] | None] = None
+    """settings with which the method is FedAvg; None if there are none"""
+    neutral_rounds = 4
+    """rounds in which it is"""
+    scales = True
+    """whether scaling the problem scales the result"""
+    weights = "samples"
+    server_lr = 1.0
+
+    def start(self, x0: Vector, clients: Sequence[Quadratic], **settings: float) -> None:
+        self.x, self.clients, self.t = x0, clients, 0
+        self.zero, self.lrs = 0 * x0, list[float]()
+        vars(self).update(settings)
+        self.prepare()
+
+    def round(
+        self,
+        cohort: Sequence[int],
+        batches: Sequence[Batches],
+        lr: float,
+        epochs: int,
+        dropped: Sequence[int] = (),
+    ) -> Vector:
+        self.t += 1
+        self.lrs.append(lr)
+        self.lr, self.epochs, self.batches, self.planned = lr, epochs, batches, list(cohort)
+        self.P = [i for i in cohort if i not in dropped]
+        self.survey()
+        self.y = {i: self.train(i) for i in self.P}
+        self.g = {i: self.x - self.y[i] for i in self.P}
+        for i in self.P:
+            self.learn(i)
+        self.x = self.server()
+        return self.x
+
+    def states(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.state_names()}
+
+    @classmethod
+    def state_names(cls) -> list[str]:
+        return [name for name in cls.equations if name not in ("x", "y")]
+
+    # what methods and mistakes change
+
+    def prepare(self) -> None:
+        """The states at the start."""
+
+    def survey(self) -> None:
+        """What is asked of clients before they train."""
+
+    def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        return self.clients[i].grad(y, rows) + self.correction(i) + self.pull(y)
+
+    def correction(self, i: int) -> Vector:
+        """What is added to all gradients of a client in a round."""
+        return self.zero
+
+    def pull(self, y: Vector) -> Vector:
+        """What depends on where the client is."""
+        return self.zero
+
+    def learn(self, i: int) -> None:
+        """The states of a client that trained."""
+
+    def server(self) -> Vector:
+        """The server's next model."""
+        return self.step(self.mean(self.g))
+
+    # what they are made of
+
+    def train(self, i: int) -> Vector:
+        y = self.x
+        for rows in self.walk(i):
+            y = y - self.rate() * self.direction(i, y, rows)
+        return y
+
+    def walk(self, i: int) -> Sequence[np.ndarray]:
+        """The mini-batches of a client's local steps."""
+        return [*self.batches[i]] * self.epochs
+
+    def step(self, d: Vector) -> Vector:
+        return self.x - self.server_lr * d
+
+    def mean(self, values: Mapping[int, Any]) -> Any:
+        return sum(self.share(i) * value for i, value in values.items())
+
+    def share(self, i: int) -> float:
+        return self.mass(i) / sum(self.mass(j) for j in self.counted())
+
+    def mass(self, i: int) -> float:
+        return float(self.clients[i].n) if self.weights == "samples" else 1.0
+
+    def counted(self) -> Sequence[int]:
+        """Clients over which weights sum to 1."""
+        return self.P
+
+    def N(self) -> float:
+        return len(self.clients)
+
+    def K(self, i: int) -> float:
+        return self.epochs * len(self.batches[i])
+
+    def rate(self) -> float:
+        """The step size of local steps."""
+        return self.lr
+
+    def eta(self) -> float:
+        """The step size by which updates are divided."""
+        return self.lr
+
+    def each(self) -> dict[int, Vector]:
+        """A zero vector for each client."""
+        return dict.fromkeys(range(len(self.clients)), self.zero)
+
+
+class FedAvg(Rule):
+    pass
+
+
+class FedProx(Rule):
+    """Pull towards x: a local loss of L_i(y) + (mu/2) ||y − x||²."""
+
+    equations: ClassVar = {**Rule.equations, "y": "y ← y − η (∇L_i(y) + μ (y − x))"}
+    settings: ClassVar = {"mu": 0.3}
+    optional: ClassVar = {}
+    neutral: ClassVar = {"mu": 0.0}
+    mu: float
+
+    def pull(self, y: Vector) -> Vector:
+        return self.mu * (y - self.x)
+
+
+class Scaffold(Rule):
+    """SCAFFOLD with option 2, or 1, for the clients' control variates."""
+
+    equations: ClassVar = {
+        "x": "x ← x − η_g mean_P g_i,  y ← y − η (∇L_i(y) − c_i + c)",
+        "c_i": "c_i ← c_i − c + (x − y_i) / (K_i η)",
+        "c": "c ← c + (1/N) Σ_P Δc_i",
+    }
+    neutral: ClassVar = {}
+    neutral_rounds = 1
+    weights = "uniform"
+    option = 2
+
+    def prepare(self) -> None:
+        self.c, self.c_i = self.zero, self.each()
+
+    def survey(self) -> None:
+        self.change = dict[int, Vector]()
+
+    def correction(self, i: int) -> Vector:
+        return self.c - self.c_i[i]
+
+    def path(self, i: int) -> Vector:
+        """The mean direction of the local path."""
+        return self.g[i] / (self.K(i) * self.eta())
+
+    def control(self, i: int) -> Vector:
+        """c_i⁺."""
+        return (
+            self.c_i[i] - self.c + self.path(i)
+            if self.option == 2
+            else self.clients[i].grad(self.x)
+        )
+
+    def learn(self, i: int) -> None:
+        new = self.control(i)
+        self.change[i] = new - self.c_i[i]
+        self.c_i = self.c_i | {i: new}
+
+    def server(self) -> Vector:
+        self.c = self.c + self.total_change() / self.N()
+        return super().server()
+
+    def total_change(self) -> Vector:
+        return sum(self.change.values())
+
+
+class FedDyn(Rule):
+    """Dynamic regularisation."""
+
+    equations: ClassVar = {
+        "x": "x ← x − mean_P g_i − h,  y ← y − η (∇L_i(y) − μ a_i + μ (y − x))",
+        "a_i": "a_i ← a_i + g_i",
+        "h": "h ← h + (1/N) Σ_P g_i",
+    }
+    settings: ClassVar = {"mu": 0.3}
+    optional: ClassVar = {}
+    weights = "uniform"
+    mu: float
+
+    def prepare(self) -> None:
+        self.h, self.a_i = self.zero, self.each()
+
+    def correction(self, i: int) -> Vector:
+        return -self.mu * self.a_i[i]
+
+    def pull(self, y: Vector) -> Vector:
+        return self.mu * (y - self.x)
+
+    def learn(self, i: int) -> None:
+        self.a_i = self.a_i | {i: self.a_i[i] + self.g[i]}
+
+    def server(self) -> Vector:
+        self.h = self.h + self.total() / self.N()
+        return super().server() - self.h
+
+    def total(self) -> Vector:
+        return sum(self.g.values())
+
+
+class AdaBest(Rule):
+    """Bias estimates that age (clients) and fade (server)."""
+
+    equations: ClassVar = {
+        "x": "θ̄ ← x − mean_P g_i,  x ← θ̄ − h,  y ← y − η (∇L_i(y) − μ h_i)",
+        "h_i": "h_i ← h_i / (t − t_i) + g_i",
+        "h": "h ← β (θ̄_before − θ̄)",
+    }
+    settings: ClassVar = {"mu": 0.3, "beta": 0.8}
+    optional: ClassVar = {}
+    neutral: ClassVar = {"mu": 0.0, "beta": 0.0}
+    weights = "uniform"
+    mu: float
+    beta: float
+
+    def prepare(self) -> None:
+        self.h, self.h_i, self.xbar = self.zero, self.each(), self.x
+        self.seen = dict.fromkeys(self.h_i, 0)
+
+    def correction(self, i: int) -> Vector:
+        return -self.mu * self.h_i[i]
+
+    def age(self, i: int) -> float:
+        return self.t - self.seen[i]
+
+    def learn(self, i: int) -> None:
+        self.h_i = self.h_i | {i: self.h_i[i] / self.age(i) + self.g[i]}
+        self.seen[i] = self.t
+
+    def server(self) -> Vector:
+        xbar = super().server()
+        self.h, self.xbar = self.beta * (self.xbar - xbar), xbar
+        return xbar - self.h
+
+
+class FedNova(Rule):
+    """Updates normalised by the clients' numbers of steps."""
+
+    equations: ClassVar = {
+        "x": "x ← x − τ Σ_P w_i g_i / K_i,  τ = Σ_P w_i K_i,  w_i = n_i / Σ_P n_j",
+    }
+    optional: ClassVar = {}
+    neutral: ClassVar = {}
+
+    def server(self) -> Vector:
+        return self.step(self.mean({i: self.scale(i) * g for i, g in self.g.items()}))
+
+    def scale(self, i: int) -> float:
+        """τ / K_i."""
+        return self.work() / self.K(i)
+
+    def work(self) -> float:
+        return float(self.mean({i: self.K(i) for i in self.P}))
+
+
+class FedAvgM(Rule):
+    """Momentum on the server."""
+
+    equations: ClassVar = {"x": "x ← x − η_g m", "m": "m ← β m + Σ_P w_i g_i"}
+    settings: ClassVar = {"beta": 0.6, "server_lr": 0.8}
+    optional: ClassVar = {}
+    neutral: ClassVar = {"beta": 0.0, "server_lr": 1.0}
+    form = "heavy_ball"
+    beta: float
+
+    def prepare(self) -> None:
+        self.m = self.zero
+
+    def server(self) -> Vector:
+        self.m = self.beta * self.m + self.gain() * self.mean(self.g)
+        return self.step(self.m)
+
+    def gain(self) -> float:
+        return 1.0 if self.form == "heavy_ball" else 1.0 - self.beta
+
+
+class Adaptive(Rule):
+    """An optimiser on the server that divides by √v + ε."""
+
+    optional: ClassVar = {}
+    scales = False
+    beta1 = 0.0
+    eps: float
+
+    def prepare(self) -> None:
+        self.m, self.v = self.zero, self.zero + self.v0()
+
+    def v0(self) -> float:
+        return self.eps**2
+
+    def server(self) -> Vector:
+        g = self.mean(self.g)
+        self.m = self.beta1 * self.m + (1 - self.beta1) * g
+        self.v = self.second(self.squared(g))
+        return self.step(self.ratio())
+
+    def squared(self, g: Vector) -> Vector:
+        return g * g
+
+    def second(self, q: Vector) -> Vector:
+        return self.v + q
+
+    def ratio(self) -> Vector:
+        return self.m / (np.sqrt(self.v) + self.eps)
+
+
+class FedAdagrad(Adaptive):
+    equations: ClassVar = {
+        "x": "x ← x − η_g ḡ / (√v + ε),  ḡ = Σ_P w_i g_i",
+        "v": "v ← v + ḡ²,  v₀ = ε²",
+    }
+    settings: ClassVar = {"server_lr": 0.1, "eps": 0.05}
+
+
+class FedAdam(Adaptive):
+    equations: ClassVar = {
+        "x": "x ← x − η_g m / (√v + ε)",
+        "m": "m ← β₁ m + (1−β₁) ḡ,  ḡ = Σ_P w_i g_i",
+        "v": "v ← β₂ v + (1−β₂) ḡ²,  v₀ = ε²",
+    }
+    settings: ClassVar = {"server_lr": 0.1, "beta1": 0.7, "beta2": 0.9, "eps": 0.05}
+    beta1: float
+    beta2: float
+
+    def second(self, q: Vector) -> Vector:
+        return self.beta2 * self.v + (1 - self.beta2) * q
+
+
+class FedYogi(FedAdam):
+    equations: ClassVar = FedAdam.equations | {
+        "v": "v ← v − (1−β₂) ḡ² sign(v − ḡ²),  v₀ = ε²",
+    }
+
+    def second(self, q: Vector) -> Vector:
+        return self.v - (1 - self.beta2) * q * np.sign(self.v - q)
+
+
+class MimeLite(Rule):
+    """Local steps with the server's momentum held still."""
+
+    equations: ClassVar = {
+        "x": "x ← x − mean_P g_i,  y ← y − η (β m + (1−β) ∇L_i(y))",
+        "m": "m ← β m + (1−β) mean_P ∇L_i(x)",
+    }
+    settings: ClassVar = {"beta": 0.6}
+    optional: ClassVar = {}
+    neutral: ClassVar[Mapping[str, float] | None] = {"beta": 0.0}
+    weights = "uniform"
+    form = "ema"
+    beta: float
+
+    def prepare(self) -> None:
+        self.m = self.zero
+
+    def moved(self, g: Vector) -> Vector:
+        """m after a gradient, and the step along it."""
+        return self.beta * self.m + (1 - self.beta if self.form == "ema" else 1) * g
+
+    def survey(self) -> None:
+        self.full = self.mean({i: self.clients[i].grad(self.x) for i in self.P})
+
+    def local(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        return self.clients[i].grad(y, rows)
+
+    def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        return self.moved(self.local(i, y, rows))
+
+    def server(self) -> Vector:
+        self.m = self.moved(self.full)
+        return super().server()
+
+
+class Mime(MimeLite):
+    """MimeLite whose local gradients are corrected by the cohort's."""
+
+    equations: ClassVar = MimeLite.equations | {
+        "x": "x ← x − mean_P g_i,  y ← y − η (β m + (1−β) (∇L_i(y; ζ) − ∇L_i(x; ζ) + c)),"
+        "  c = mean_P ∇L_i(x)",
+    }
+    neutral: ClassVar = None
+
+    def local(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        client = self.clients[i]
+        return client.grad(y, rows) - client.grad(self.x, rows) + self.full
+
+
+METHODS: dict[str, type[Rule]] = {
+    rule.__name__.lower(): rule
+    for rule in (
+        *(FedAvg, FedProx, Scaffold, FedDyn, AdaBest, FedNova),
+        *(FedAvgM, FedAdam, FedYogi, FedAdagrad, MimeLite, Mime),
+    )
+}
+
+CHOICES: dict[type[Rule], dict[str, tuple[object, ...]]] = {
+    Rule: {"weights": ("samples", "uniform")},
+    Scaffold: {"option": (2, 1)},
+    FedAvgM: {"form": ("heavy_ball", "ema")},
+    MimeLite: {"form": ("ema", "heavy_ball")},
+}
+"""what a method leaves open"""
+
+
+def method(text: str) -> type[Rule]:
+    """A method by its name and choices: `scaffold`, `scaffold(option=1)`."""
+    name, given = text, list[ast.keyword]()
+    with contextlib.suppress(SyntaxError):
+        match tree(text.strip()).body:
+            case ast.Call(func=ast.Name(id=name), args=[], keywords=given):
+                pass
+            case ast.Name(id=name):
+                pass
+    if name.lower() not in METHODS:
+        raise UndriftError(unknown("method", name, METHODS))
+    rule = METHODS[name.lower()]
+    choices = {
+        key: all
+        for base, some in CHOICES.items()
+        if issubclass(rule, base)
+        for key, all in some.items()
+    }
+    chosen = {one.arg or "": ast.literal_eval(one.value) for one in given}
+    for key, value in chosen.items():
+        if key not in choices:
+            raise UndriftError(f"{name}: " + unknown("choice", key, choices))
+        if value not in choices[key]:
+            raise UndriftError(f"{name}({key}={value!r}): choose one of {choices[key]}")
+    return type(rule.__name__, (rule,), chosen)

@@ -1,0 +1,379 @@
+"""`undrift paper`: the tables and figures of the papers, what they claim and what came out here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from undrift.cli.paper_shown import show_item
+from undrift.cli.running import Options, show_json
+from undrift.cli.whole import Whole
+from undrift.config import UndriftError
+from undrift.papers.item import FOLDER, FULL, KINDS, SMOKE, Cell, Item, items
+from undrift.system.lock import holder
+from undrift.system.signals import Terminated, terminable
+
+if TYPE_CHECKING:
+    from undrift.papers.results import Runs
+    from undrift.papers.running import Job
+
+paper_app = App(
+    name="paper", help="The tables and figures of the papers: claims, budgets, runs and verdicts."
+)
+
+Cells = Annotated[str, Parameter(negative="")]
+
+
+def own_results(results: Path | None) -> Path:
+    """The folder for results: in a clone the package's own, which is under version control."""
+    if results is not None:
+        return results
+    clone = FOLDER.parent.parent.name == "src" and (FOLDER.parents[2] / "pyproject.toml").exists()
+    return FOLDER if clone else Path("papers")
+
+
+def folders(results: Path | None) -> list[Path]:
+    """Where results are read from: the package's own, then the user's."""
+    own = own_results(results)
+    return [FOLDER] if own == FOLDER else [FOLDER, own]
+
+
+@paper_app.command(name="list")
+def list_(
+    item: str = "*",
+    *,
+    results: Path | None = None,
+    json_: Annotated[bool, Parameter("--json")] = False,
+) -> None:
+    """List tables and figures: what each claims, the verdicts so far, and what is left to run.
+
+    Example: undrift paper list fedglad
+
+    Parameters
+    ----------
+    item
+        A paper (adabest, fedgbo, fedglad), an item or a pattern; all if not given.
+    results
+        Folder with results of your own, as for `undrift paper run`.
+    json_
+        Print JSON.
+    """
+    from undrift.papers.judging import Book, summary
+    from undrift.papers.tables import price
+
+    book = Book.read(item, folders(results))
+    if json_:
+        told = [
+            {
+                "item": one.item.id,
+                "kind": one.item.kind,
+                "source": one.item.source,
+                "claim": one.item.claim,
+                "cells": list(one.cells),
+                "verdicts": one.counts,
+                "trials_left": one.left.trials,
+                "hours_left": one.hours(book.rates),
+            }
+            for one in book.outcomes
+        ]
+        sys.stdout.write(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        return
+    console = Console(highlight=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for head in ("item", "claim", "verdicts", "left to run"):
+        table.add_column(head, overflow="fold")
+    for one in book.outcomes:
+        verdicts = "\n".join(summary(one.counts)) or KINDS[one.item.kind]
+        cells = (one.item.id, one.item.claim, verdicts, price(one, book.rates))
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    for line in summary(book.counts):
+        _say(console, line)
+
+
+@paper_app.command
+def show(
+    item: str,
+    *,
+    cells: Cells = "",
+    scale: str = FULL,
+    toml: bool = False,
+    results: Path | None = None,
+) -> None:
+    """Show an item: its claim, criteria, settings, budget, the paper's values and ours.
+
+    Example: undrift paper show adabest/table2 --cells "emnist-l,cp=1%"
+
+    Parameters
+    ----------
+    item
+        An item, such as adabest/table2.
+    cells
+        Which cells, as for `undrift paper run`.
+    scale
+        Scale of the settings and the budget.
+    toml
+        Print the experiments of the cells as files for `undrift run`, and nothing else.
+    results
+        Folder with results of your own, as for `undrift paper run`.
+    """
+    from undrift.papers.item import item as the_item
+
+    one = the_item(item)
+    if toml:
+        for _, chosen in _chosen(item, cells, scale, None):
+            for cell in chosen:
+                for experiment in cell.experiments():
+                    sys.stdout.write(f"# {one.id} {cell.id}\n{experiment.to_toml()}\n")
+        return
+    show_item(one, cells, scale, folders(results))
+
+
+@paper_app.command
+def report(
+    item: str = "*", *, out: Path = Path("paper-report"), results: Path | None = None
+) -> None:
+    """Write a page of all items with verdicts, and tables in Markdown and LaTeX.
+
+    Example: undrift paper report --out paper-report
+
+    Parameters
+    ----------
+    item
+        A paper, an item or a pattern; all if not given.
+    out
+        Folder for the page and the tables.
+    results
+        Folder with results of your own, as for `undrift paper run`.
+    """
+    from undrift.papers.judging import Book, summary
+    from undrift.papers.page import write_page
+
+    console, book = Console(highlight=False), Book.read(item, folders(results))
+    page = write_page(book, out)
+    for line in summary(book.counts):
+        _say(console, line)
+    _say(console, f"report: {page}")
+
+
+@paper_app.command
+def verify(
+    item: str = "*",
+    *,
+    number: Whole = 3,
+    results: Path | None = None,
+    options: Options = Options(),
+) -> None:
+    """Compute some kept results again, the shortest ones, and compare them bit for bit.
+
+    Example: undrift paper verify adabest --number 2 --data-dir DATA
+
+    Where another processor or version of torch rounds otherwise, it says so and compares within the
+    tolerance of the item. The exit code is 1 if a result does not stand.
+
+    Parameters
+    ----------
+    item
+        A paper, an item or a pattern; all if not given.
+    number
+        How many trials to run.
+    results
+        Folder with the results, as for `undrift paper run`.
+    """
+    from undrift.data.files.fetch import use_data_dir
+    from undrift.papers.verifying import shortest
+    from undrift.papers.verifying import verify as again
+
+    use_data_dir(options.data_dir)
+    console, folder = Console(highlight=False), folders(results)[-1]
+    chosen = shortest(list(items(item)), folder, number)
+    if not chosen:
+        raise UndriftError(f"{folder} has no results of {item}; `undrift paper run` makes some")
+    sound = True
+    for one, old in chosen:
+        with TemporaryDirectory() as scratch:
+            compared = again(one, old, folder, Path(scratch), **options.session())
+        _say(console, str(compared), style="" if compared.sound else "bold red")
+        sound = sound and compared.sound
+    if not sound:
+        sys.exit(1)
+
+
+@paper_app.command
+def run(
+    item: str,
+    *,
+    cells: Cells = "",
+    rows: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    scale: str = FULL,
+    seeds: Whole | None = None,
+    out: Path = Path("runs"),
+    results: Path | None = None,
+    options: Options = Options(),
+) -> None:
+    """Run the cells of an item, or what is left of them, and collect their results.
+
+    Example: undrift paper run adabest/table2 --cells "emnist-l,cp=10%" --seeds 5 --data-dir DATA
+
+    Each cell is an ordinary run directory: `undrift resume`, `extend` and `report` work there.
+    Trials that are done in any run directory in --out, under whatever name, are not run again.
+    Stopped at any moment, the same command goes on.
+
+    Parameters
+    ----------
+    item
+        An item such as adabest/table2, or a pattern such as "fedglad/*"; `undrift paper list`.
+    cells
+        Which cells: parts of their ids with commas between, * and ? allowed. All if not given.
+    rows
+        Which rows of the paper's table, * and ? allowed; may be given more than once. All if not.
+    scale
+        full, or one of the item's smaller scales; smoke: two rounds on digits, collected nowhere.
+    seeds
+        Number of repetitions; as in the paper, or as the scale says, if not given.
+    out
+        Folder for the run directories.
+    results
+        Folder for the collected results; in a clone of undrift its own files if not given, else
+        ./papers.
+    """
+    from undrift.data.files.fetch import use_data_dir
+    from undrift.papers.results import Runs
+    from undrift.papers.running import client_rounds, jobs
+
+    use_data_dir(options.data_dir)
+    console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
+    todo: list[tuple[Item, Cell]] = []
+    for one, chosen in _chosen(item, cells, scale, seeds, rows):
+        left = [cell for cell in chosen if jobs(one, cell, scale, runs)]
+        if len(left) < len(chosen):
+            _say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
+        _collect(console, one, chosen, scale, runs, results)
+        todo += [(one, cell) for cell in left]
+    work = [sum(map(client_rounds, cell.experiments())) for _, cell in todo]
+    begun = time.monotonic()
+    for place, (one, cell) in enumerate(todo):
+        done = sum(work[:place])
+        spent = time.monotonic() - begun
+        left_over = f"; about {_time(spent / done * sum(work[place:]))} left" if done else ""
+        for job in jobs(one, cell, scale, runs):
+            where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
+            _say(console, where, style="bold")
+            if process := holder(job.folder):
+                _say(console, f"skipped: process {process} is at it", style="yellow")
+                continue
+            _go(job, options)
+            runs.look(job.folder)
+        _collect(console, one, [cell], scale, runs, results)
+
+
+def _go(job: Job, options: Options) -> None:
+    """Run an experiment and show its progress."""
+    from undrift.cli.progress import show_progress
+    from undrift.runs.runner import run as go
+
+    happening = go(job.experiment, job.folder, **options.session())
+    try:
+        with terminable(), closing(happening):
+            if options.json_:
+                show_json(job.experiment, happening)
+            else:
+                show_progress(job.experiment, happening, job.folder)
+    except KeyboardInterrupt as stop:
+        sys.stderr.write("stopped; the same command goes on\n")
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
+
+
+@paper_app.command
+def collect(
+    item: str = "*",
+    *,
+    cells: Cells = "",
+    scale: str | None = None,
+    out: Path = Path("runs"),
+    results: Path | None = None,
+) -> None:
+    """Collect the results of trials that are done, and run nothing.
+
+    Example: undrift paper collect adabest/table2 --out runs
+
+    Parameters
+    ----------
+    item
+        An item or a pattern; all if not given.
+    cells
+        Which cells, as for `undrift paper run`.
+    scale
+        One scale; all if not given.
+    out
+        Folder with run directories.
+    results
+        Folder for the results, as for `undrift paper run`.
+    """
+    from undrift.papers.results import Runs
+
+    console, runs = Console(highlight=False), Runs(out)
+    for one in items(item):
+        for name in (FULL, *one.scales) if scale is None else (scale,):
+            if one.kind == "experiment":
+                most = max([one.seeds, *(found.seed + 1 for found in runs.trials.values())])
+                chosen = one.cells(name, most, cells)
+                _collect(console, one, chosen, name, runs, results)
+
+
+def _collect(
+    console: Console,
+    item: Item,
+    cells: Sequence[Cell],
+    scale: str,
+    runs: Runs,
+    results: Path | None,
+) -> None:
+    """Collect what is done, and say so if there is something new."""
+    from undrift.papers.results import collect, keep, results_file
+
+    folder = own_results(results)
+    if scale == SMOKE and results is None:
+        return
+    new = keep(item, *collect(item, cells, scale, runs), folder)
+    if new:
+        _say(console, f"{item.id}: {new} new results in {results_file(item, folder)}")
+
+
+def _chosen(
+    item: str, cells: str, scale: str, seeds: int | None, rows: Sequence[str] = ()
+) -> list[tuple[Item, list[Cell]]]:
+    """Items and their cells as asked for on the command line."""
+    found = [one for one in items(item) if one.kind == "experiment"]
+    chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
+    if rows:
+        chosen = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
+        if not any(cell.rows for _, some in chosen for cell in some):
+            labels = dict.fromkeys(label for one in found for label in one.rows)
+            raise UndriftError(f"--rows {' '.join(rows)}: {item} has {', '.join(labels)}")
+    if not any(some for _, some in chosen):
+        ids = [id for one in found for id in one.ids]
+        known = f"; the first are {', '.join(ids[:4])}" if ids else ""
+        raise UndriftError(f"{item} has no cell {cells!r} to run{known}")
+    return chosen
+
+
+def _time(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)

@@ -1,0 +1,407 @@
+"""Items: a table or figure of a paper, as a TOML file.
+
+The cells of an item are all combinations of the options of its axes. A cell's settings are those of
+[experiment], changed by its options, then by the scale, then by the row. `{name}` in a text stands
+for the value of `name` in `let`, which options, scales and rows change in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from undrift.config import UndriftError, at, shortened, unknown
+from undrift.core import Algorithm
+from undrift.experiment.experiment import Experiment
+from undrift.experiment.registry import algorithm
+from undrift.experiment.settings import TEXTS, SettingsFile, named
+from undrift.papers.claims import Claim
+from undrift.papers.measures import Measure, measure
+
+FOLDER = Path(__file__).parent
+
+PAPERS = {
+    "adabest": "AdaBest: minimizing client drift in federated learning via adaptive bias "
+    "estimation (Varno et al., ECCV 2022)",
+    "fedgbo": "Accelerating federated learning with a global biased optimiser "
+    "(Mills et al., IEEE Transactions on Computers 2022)",
+    "fedglad": "When to trust aggregated gradients: addressing negative client sampling in "
+    "federated learning (Yang et al., TMLR 2023)",
+}
+
+KINDS = {
+    "experiment": "is run",
+    "cost": "is computed from the algorithms",
+    "stated": "has nothing to run",
+    "open": "needs what is not measured",
+}
+"""what an item is → what that means"""
+
+FULL, SMOKE = "full", "smoke"
+
+TINY: dict[str, Any] = {
+    "data": "digits",
+    "model": "MLP(hidden=(8,))",
+    "partition": "Dirichlet(clients=12, alpha=1.0)",
+    "rounds": 2,
+    "every": 1,
+    "test_subset": 50,
+    "seeds": 1,
+    "local": {"steps": 2, "epochs": None, "batch_size": 8},
+}
+"""changes of the scale "smoke": two rounds on digits, to see that a command works; cohorts and
+validation clients are few then, too"""
+
+OWN = ("let", "rows", "note", "ours", "seeds")
+"""what options and scales may hold beside settings of the experiment"""
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a paper's table: its label, and our experiment with its algorithm.
+
+    by    the measure by which one of several algorithms is chosen, as the paper chose it
+    ours  whether it is an addition of ours, without a printed value
+    """
+
+    label: str
+    experiment: Experiment
+    by: str = ""
+    ours: bool = False
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, ...]:
+        """One, or those of which one is to be chosen."""
+        return self.experiment.algorithms
+
+    def trial(self, made: Algorithm, seed: int) -> str:
+        """The identity of a trial: that of the experiment with it alone."""
+        return replace(self.experiment, algorithms=(made,), seeds=(seed,)).hash
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting of an item."""
+
+    id: str
+    rows: tuple[Row, ...]
+    note: str = ""
+    ours: bool = False
+    """whether the paper does not have this setting"""
+
+    def only(self, patterns: Sequence[str]) -> Cell:
+        """The cell with some of its rows."""
+        kept = [row for row in self.rows if any(fnmatchcase(row.label, one) for one in patterns)]
+        return replace(self, rows=tuple(kept))
+
+    def trials(self) -> Iterator[tuple[Row, Algorithm, int]]:
+        """All trials, by row, algorithm and seed."""
+        for row in self.rows:
+            yield from (
+                (row, *one) for one in itertools.product(row.algorithms, row.experiment.seeds)
+            )
+
+    def experiments(self) -> list[Experiment]:
+        """The experiments to run: rows with the same settings share one."""
+        found: dict[Experiment, dict[Algorithm, None]] = {}
+        for row in self.rows:
+            same = replace(row.experiment, algorithms=row.algorithms[:1], stop=())
+            key = next(
+                (one for one in found if replace(one, algorithms=same.algorithms) == same), same
+            )
+            found.setdefault(key, {}).update(dict.fromkeys(row.algorithms))
+        return [replace(one, algorithms=tuple(made)) for one, made in found.items()]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure of a paper.
+
+    source     where it is in the paper
+    claim      what it claims, in one sentence
+    kind       one of KINDS
+    experiment, let, axes, rows   settings, see above
+    measures   name → what is read off a curve; the first one is printed in the paper
+    seeds      repetitions in the paper
+    claims     what is judged, fixed before the run
+    tolerance  how far a value may be from the printed one, in units of that
+    printed    cell → row → printed mean, and its standard deviation or None
+    scales     name → changes that keep the claim testable at less cost
+    only_cells, only_rows   patterns of the cells and rows that exist, if not all do
+    like       another item of the paper, whose settings this one changes: experiment, let, axes,
+               rows and scales are merged, other entries are taken over unless given
+    table      name of a cost table
+    held       what stands for the item, where there is nothing to run
+    why        why an item is open
+    notes      what a reader should know
+    """
+
+    paper: str
+    name: str
+    source: str
+    claim: str
+    kind: str
+    experiment: Table = field(default_factory=dict)
+    let: Table = field(default_factory=dict)
+    axes: dict[str, dict[str, Table]] = field(default_factory=dict)
+    rows: Table = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
+    seeds: int = 5
+    claims: Sequence[Any] = ()
+    tolerance: float = 1.0
+    printed: dict[str, Any] = field(default_factory=dict)
+    scales: dict[str, Table] = field(default_factory=dict)
+    only_cells: Sequence[str] = ()
+    only_rows: Sequence[str] = ("*",)
+    like: str = ""
+    table: str = ""
+    held: str = ""
+    why: str = ""
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            with at("kind"):
+                raise UndriftError(unknown("kind", str(self.kind), KINDS))
+        for kind, name in {"cost": "table", "stated": "held", "open": "why"}.items():
+            if bool(getattr(self, name)) != (kind == self.kind):
+                with at(name):
+                    raise UndriftError(f"{name} is for the kind {kind}, and this is {self.kind}")
+        if self.kind != "experiment":
+            return
+        for name, text in self.measures.items():
+            with at("measures", name):
+                self.measures[name] = measure(text)
+        if not self.measures:
+            raise UndriftError("measures must be given, such as accuracy = \"Last('accuracy')\"")
+        cells = {cell.id: cell for cell in self.cells()}
+        labels = {row.label for cell in cells.values() for row in cell.rows}
+        made = []
+        for place, claim in enumerate(self.claims):
+            with at("claims", place):
+                made.append(Claim.of(claim, labels, self.measures))
+        object.__setattr__(self, "claims", tuple(made))
+        for id, values in self.printed.items():
+            with at("printed", id):
+                if id not in cells:
+                    raise UndriftError(unknown("cell", id, cells))
+                self._check_printed(values, cells[id])
+
+    def _check_printed(self, values: Any, cell: Cell) -> None:
+        labels = [row.label for row in cell.rows]
+        for label, value in values.items():
+            with at(label):
+                if label not in labels:
+                    raise UndriftError(unknown("row", label, labels))
+                mean, *sd = value if isinstance(value, list) else [value]
+                if len(sd) > 1 or not all(isinstance(one, int | float) for one in (mean, *sd)):
+                    raise UndriftError(f"{shortened(value)}: give a number, or [mean, sd]")
+                values[label] = (float(mean), float(sd[0]) if sd else None)
+
+    @property
+    def id(self) -> str:
+        return f"{self.paper}/{self.name}"
+
+    @property
+    def main(self) -> tuple[str, Measure]:
+        """Name of the measure that the paper prints, and the measure."""
+        return next(iter(self.measures.items()))
+
+    @cached_property
+    def _options(self) -> list[tuple[str, list[Table]]]:
+        """Id of each cell, and its options."""
+        found = []
+        axes = [axis.items() for axis in self.axes.values() if axis]
+        for choice in itertools.product(*axes):
+            id = ",".join(name for name, _ in choice) or "all"
+            if not self.only_cells or any(matches(id, pattern) for pattern in self.only_cells):
+                found.append((id, [option for _, option in choice]))
+        return found
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all cells."""
+        return [id for id, _ in self._options]
+
+    def cells(self, scale: str = FULL, seeds: int | None = None, pattern: str = "") -> list[Cell]:
+        """The cells whose id fits the pattern, at a scale and with so many seeds."""
+        if scale not in (FULL, SMOKE, *self.scales):
+            raise UndriftError(f"{self.id}: {unknown('scale', scale, [FULL, SMOKE, *self.scales])}")
+        changes = {FULL: {}, SMOKE: TINY} | self.scales
+        last = changes[scale]
+        return [
+            self._cell(id, [*options, last], seeds or last.get("seeds", self.seeds))
+            for id, options in self._options
+            if matches(id, pattern)
+        ]
+
+    def _cell(self, id: str, layers: Sequence[Table], seeds: int) -> Cell:
+        settings, let, rows, notes = self.experiment, self.let, self.rows, []
+        for layer in layers:
+            settings = merged(settings, {k: v for k, v in layer.items() if k not in OWN})
+            let = merged(let, layer.get("let", {}))
+            rows = merged(rows, layer.get("rows", {}))
+            notes += [layer["note"]] if "note" in layer else []
+        made = [
+            self._row(label, row, settings, let, seeds)
+            for label, row in rows.items()
+            if any(fnmatchcase(label, pattern) for pattern in self.only_rows)
+        ]
+        return Cell(id, tuple(made), " ".join(notes), any(layer.get("ours") for layer in layers))
+
+    def _row(self, label: str, row: Any, settings: Table, let: Table, seeds: int) -> Row:
+        row = {"algorithm": row} if isinstance(row, str) else row
+        with at("rows", label):
+            known = ("algorithm", "settings", "by", "ours", "let")
+            for name in row:
+                if name not in known:
+                    with at(name):
+                        raise UndriftError(unknown("part of a row", name, known))
+            if "algorithm" not in row:
+                raise UndriftError("algorithm must be given")
+            named = row["algorithm"]
+            texts = named if isinstance(named, list) else [named]
+            if len(texts) > 1 and row.get("by") not in self.measures:
+                raise UndriftError(f"by must be one of the measures: {', '.join(self.measures)}")
+            let = merged(let, row.get("let", {}))
+            made = filled(merged(settings, row.get("settings", {})), let)
+            made = pruned(made) | {"algorithms": filled(texts, let), "seeds": [*range(seeds)]}
+            if settings.get("data") == TINY["data"]:
+                made |= _few(made)
+        with at("experiment"):
+            made = {name: _object(name, value) for name, value in made.items()}
+            experiment = Experiment(**made)
+        return Row(label, experiment, row.get("by", ""), row.get("ours", False))
+
+
+def _object(name: str, value: Any) -> Any:
+    """The object that a setting's text names; each text is parsed once."""
+    if name == "algorithms":
+        return [_algorithm(one) for one in value]
+    return _named(name, value) if name in TEXTS and isinstance(value, str) else value
+
+
+_named, _algorithm = cache(named), cache(algorithm)
+
+
+def _few(settings: Table) -> Table:
+    """Settings for the few clients of the scale "smoke"."""
+    sampler = named("sampler", settings["sampler"])
+    if hasattr(sampler, "clients"):
+        sampler = replace(sampler, clients=min(sampler.clients, 3))
+    return {"sampler": sampler, "validation": min(settings.get("validation", 0), 2)}
+
+
+def matches(id: str, pattern: str) -> bool:
+    """Whether a cell fits: each part of the pattern fits one of the id's, with * and ?."""
+    parts = id.split(",")
+    wanted = [one.strip() for one in pattern.split(",") if one.strip()]
+    return all(any(fnmatchcase(part, one) for part in parts) for one in wanted)
+
+
+def merged(old: Table, new: Mapping[str, Any]) -> Table:
+    """Tables merged into one; values of the second replace those of the first."""
+    both = dict(old)
+    for key, value in new.items():
+        inner = old.get(key) if value else None
+        both[key] = (
+            merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+        )
+    return both
+
+
+def pruned(table: Table) -> Table:
+    """The table without settings that are None, in tables inside it too."""
+    return {
+        key: pruned(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }
+
+
+def filled(value: Any, let: Mapping[str, Any]) -> Any:
+    """The value with `{name}` in its texts replaced."""
+    if isinstance(value, dict):
+        return {key: filled(one, let) for key, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, let) for one in value]
+    if not isinstance(value, str):
+        return value
+
+    def known(name: str) -> Any:
+        if name not in let:
+            raise UndriftError(unknown("name in let", name, let))
+        return let[name]
+
+    if whole := re.fullmatch(r"\{(\w+)\}", value):
+        return filled(known(whole[1]), let)
+    return re.sub(r"\{(\w+)\}", lambda found: str(filled(known(found[1]), let)), value)
+
+
+MERGED = ("experiment", "let", "axes", "rows", "scales")
+TAKEN = ("measures", "seeds", "tolerance", "only_cells", "only_rows")
+"""entries of an item that another one which is like it builds on, and takes over if it has none"""
+
+
+def read_item(path: Path) -> Item:
+    """The item in a file; an error begins with its line."""
+    file = _settings(path)
+    return file.build(lambda **given: Item(paper=path.parent.name, name=path.stem, **given))
+
+
+def _settings(path: Path) -> SettingsFile:
+    """The entries of a file, with those of the item that it is like."""
+    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Item)}
+    known = {name: must for name, must in known.items() if name not in ("paper", "name")}
+    file = SettingsFile(path, known)
+    if like := file.values.get("like"):
+        other = path.with_name(f"{like}.toml")
+        with file.blame(), at("like"):
+            if not other.is_file():
+                raise UndriftError(f"there is no {other.name} beside it")
+        base = _settings(other).values
+        file.values |= {
+            name: base[name] for name in TAKEN if name not in file.values and name in base
+        }
+        file.values |= {
+            name: merged(base.get(name, {}), file.values.get(name, {})) for name in MERGED
+        }
+    return file
+
+
+def paths(paper: str) -> list[Path]:
+    """The files of a paper's items, in the paper's order."""
+
+    def order(path: Path) -> tuple[str, int, str]:
+        kind, number, rest = re.fullmatch(r"([a-z]+)(\d*)(.*)", path.stem).groups()  # type: ignore[union-attr]
+        return kind, int(number or 0), rest
+
+    return sorted((FOLDER / paper).glob("*.toml"), key=order)
+
+
+def items(pattern: str = "*") -> Iterator[Item]:
+    """All items whose id fits, such as "adabest/table2", "fedglad" or "*/table*"."""
+    wanted = pattern if "/" in pattern else f"{pattern}/*"
+    found = [
+        p for paper in PAPERS for p in paths(paper) if fnmatchcase(f"{paper}/{p.stem}", wanted)
+    ]
+    if not found:
+        known = [f"{paper}/{path.stem}" for paper in PAPERS for path in paths(paper)]
+        raise UndriftError(unknown("item", pattern, known, ["`undrift paper list` shows them"]))
+    return map(read_item, found)
+
+
+def item(id: str) -> Item:
+    """The item with this id."""
+    found = list(items(id))
+    if len(found) != 1:
+        raise UndriftError(f"{id}: give one item, such as {found[0].id}")
+    return found[0]

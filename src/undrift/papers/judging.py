@@ -1,0 +1,301 @@
+"""Verdicts: an item's results beside the paper's values, and what became of each claim."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from undrift.experiment.experiment import Experiment
+from undrift.papers.budget import Budget, Rates, cell_budget, data_facts, total
+from undrift.papers.claims import (
+    AGREES,
+    DISAGREES,
+    OTHER,
+    VERDICTS,
+    Claim,
+    Scores,
+    Verdict,
+    judge_value,
+)
+from undrift.papers.cost_tables import Row as CostRow
+from undrift.papers.cost_tables import table as cost_table
+from undrift.papers.cost_tables import text as cost_text
+from undrift.papers.item import FOLDER, FULL, Cell, Item, Row, items, matches
+from undrift.papers.results import Result, current, read_results
+from undrift.report.estimate import Estimate
+
+COSTS = "entries of cost tables"
+
+ENOUGH = 0.98
+"""share of the samples that results must have been trained and tested on to be comparable"""
+
+
+@dataclass(frozen=True)
+class RowOutcome:
+    """Our results in a line of the paper's table.
+
+    algorithm  the one that was chosen, if there were several
+    scores     measure → seed → value in printed units; NaN where the trial diverged
+    """
+
+    row: Row
+    algorithm: str
+    scores: Mapping[str, Scores]
+
+    def estimate(self, measure: str) -> Estimate | None:
+        """Mean over the seeds that did not diverge."""
+        return Estimate.of(list(self.scores.get(measure, {}).values()))
+
+    @property
+    def failed(self) -> int:
+        """Seeds that diverged."""
+        return sum(map(math.isnan, next(iter(self.scores.values()), {}).values()))
+
+
+@dataclass(frozen=True)
+class CellOutcome:
+    """A cell: our results at the largest scale that was run, and the verdicts."""
+
+    cell: Cell
+    scale: str
+    rows: Mapping[str, RowOutcome]
+    other: str
+    """why values are not comparable with the printed ones; empty if they are"""
+    done: frozenset[str]
+    """trials that were run at full scale"""
+    full: Cell
+    """the cell at full scale"""
+
+    @cached_property
+    def left(self) -> Budget:
+        """What is still to be run at full scale."""
+        return cell_budget(self.full, self.done)
+
+    @property
+    def run(self) -> bool:
+        """Whether there is any result."""
+        return any(scores for row in self.rows.values() for scores in row.scores.values())
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim or a printed value, where it stands and its verdict."""
+
+    what: str
+    cell: CellOutcome | None
+    verdict: Verdict
+
+    @property
+    def ours(self) -> bool:
+        """Whether the paper does not have this setting."""
+        return self.cell is not None and self.cell.cell.ours
+
+
+@dataclass
+class Outcome:
+    """All that is known about an item."""
+
+    item: Item
+    cells: Mapping[str, CellOutcome] = field(default_factory=dict)
+    costs: Sequence[tuple[str, str, str, str, bool]] = ()
+    """of a cost table: line, column, printed, regenerated, and whether they agree"""
+
+    @cached_property
+    def claims(self) -> list[Judged]:
+        """The verdict of each claim in each of its cells."""
+        found = []
+        for claim in self.item.claims:
+            for id, here in self.cells.items():
+                if matches(id, claim.cells) and _has(claim, here):
+                    there = self.cells[claim.other or id]
+                    verdict = claim.judge(
+                        _scores(here, claim.measure or self.item.main[0]),
+                        _scores(there, claim.measure or self.item.main[0]),
+                        self.item.tolerance,
+                    )
+                    found.append(Judged(claim.title, here, verdict))
+        return found
+
+    @cached_property
+    def values(self) -> list[Judged]:
+        """The verdict of each printed value."""
+        if self.item.kind == "cost":
+            return [
+                Judged(f"{line}: {column}", None, Verdict(AGREES if same else DISAGREES))
+                for line, column, _, _, same in self.costs
+            ]
+        found = []
+        for id, here in self.cells.items():
+            for label, printed in self.item.printed.get(id, {}).items():
+                ours = here.rows[label].estimate(self.item.main[0]) if label in here.rows else None
+                verdict = judge_value(ours, printed, self.item.seeds, self.item.tolerance)
+                if here.other and ours is not None:
+                    verdict = Verdict(OTHER, here.other, verdict.difference)
+                found.append(Judged(label, here, verdict))
+        return found
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """What is judged, of what the paper has → its number by verdict."""
+        kinds = {
+            "claims": self.claims,
+            COSTS if self.item.kind == "cost" else "values": self.values,
+        }
+        return {
+            kind: Counter(one.verdict.word for one in judged if not one.ours)
+            for kind, judged in kinds.items()
+            if judged
+        }
+
+    @property
+    def left(self) -> Budget:
+        return total(one.left for one in self.cells.values())
+
+    def hours(self, rates: Rates) -> float | None:
+        """Time that what is left takes here, at the measured rates."""
+        spent = [
+            one.left.hours(rates.of_model(one.cell.rows[0].experiment.model))
+            for one in self.cells.values()
+            if one.left.trials
+        ]
+        known = [one for one in spent if one is not None]
+        return sum(known) if len(known) == len(spent) else None
+
+
+def _has(claim: Claim, cell: CellOutcome) -> bool:
+    """Whether a cell has all rows of a claim."""
+    labels = {row.label for row in cell.cell.rows}
+    return {name for side in (claim.left, claim.right) for name, _ in side.rows} <= labels
+
+
+def _scores(cell: CellOutcome, measure: str) -> dict[str, Scores]:
+    return {label: row.scores.get(measure, {}) for label, row in cell.rows.items()}
+
+
+@dataclass
+class Book:
+    """The items that were asked for, with their results."""
+
+    outcomes: list[Outcome]
+    rates: Rates
+
+    @classmethod
+    def read(cls, pattern: str = "*", folders: Iterable[Path] = (FOLDER,)) -> Book:
+        """From the results in some folders; those of later ones replace those of earlier ones."""
+        known: dict[str, list[Result]] = {}
+        found = list(items(pattern))
+        for item in found:
+            results: dict[Any, Result] = {}
+            for folder in folders:
+                if item.kind == "experiment":
+                    new = current(item, read_results(item, folder))
+                    results |= {one.key: one for one in new}
+            known[item.id] = list(results.values())
+        rates = Rates.of((item, one) for item in found for one in known[item.id])
+        return cls([outcome(item, known[item.id]) for item in found], rates)
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """The same of all items."""
+        both: dict[str, Counter[str]] = {"claims": Counter(), "values": Counter(), COSTS: Counter()}
+        for one in self.outcomes:
+            for kind, count in one.counts.items():
+                both[kind] += count
+        return {kind: count for kind, count in both.items() if count}
+
+
+def outcome(item: Item, results: Sequence[Result]) -> Outcome:
+    """An item with its results judged."""
+    if item.kind == "cost":
+        return Outcome(item, costs=list(_costs(item)))
+    if item.kind != "experiment":
+        return Outcome(item)
+    cells: dict[str, CellOutcome] = {}
+    for cell in item.cells():
+        own = [one for one in results if one.cell == cell.id]
+        scales = [FULL, *item.scales]
+        scale = next((name for name in scales if any(one.scale == name for one in own)), FULL)
+        done = frozenset(one.trial for one in own)
+        here = cell if scale == FULL else item.cells(scale, pattern=cell.id)[0]
+        own = [one for one in own if one.scale == scale]
+        rows = {row.label: _row(item, row, own) for row in here.rows}
+        other = _other(here, own, scale)
+        cells[cell.id] = CellOutcome(here, scale, rows, other, done, cell)
+    return Outcome(item, cells)
+
+
+def _row(item: Item, row: Row, results: Sequence[Result]) -> RowOutcome:
+    """A row's results, with the algorithm that its measure `by` chooses."""
+    by_name: dict[str, list[Result]] = {}
+    for one in results:
+        if one.row == row.label:
+            by_name.setdefault(one.algorithm, []).append(one)
+    name = next(iter(by_name), repr(row.algorithms[0]))
+    if len(row.algorithms) > 1:
+        marks = {
+            name: Estimate.of([one.values.get(row.by, math.nan) for one in some])
+            for name, some in by_name.items()
+        }
+        ranked = {name: mark.mean for name, mark in marks.items() if mark}
+        name = max(ranked, key=lambda one: ranked[one], default=name)
+    scores = {
+        key: {
+            one.seed: one.values.get(key, math.nan) * measure.factor
+            for one in by_name.get(name, ())
+            if key in one.values or one.failure
+        }
+        for key, measure in item.measures.items()
+    }
+    return RowOutcome(row, name, scores)
+
+
+def _other(cell: Cell, results: Sequence[Result], scale: str) -> str:
+    """Why results are not comparable with the paper's; empty if they are."""
+    if scale != FULL:
+        return f"run at the scale {scale}"
+    for one in results:
+        train, test = expected(cell.rows[0].experiment)
+        if one.samples[0] < ENOUGH * train:
+            return f"trained on {one.samples[0]:,} of {train:,} samples"
+        if one.samples[1] < ENOUGH * test:
+            return f"tested on {one.samples[1]:,} of {test:,} samples"
+    return ""
+
+
+def expected(experiment: Experiment) -> tuple[int, int]:
+    """Samples of the training clients and of the test data, if the data are complete."""
+    facts = data_facts()[repr(experiment.data)]
+    clients = getattr(experiment.partition, "clients", None)
+    share = (clients - experiment.validation) / clients if clients else 1.0
+    return round(facts.train * share * (1 - experiment.client_test)), facts.test
+
+
+def _costs(item: Item) -> Iterable[tuple[str, str, str, str, bool]]:
+    """Line, column, printed and regenerated text of each printed cost, and whether they agree."""
+    lines = {_line(row): row for row in cost_table(item.table).rows}
+    for name, values in item.printed.items():
+        for column, printed in values.items():
+            ours = lines[name][column]
+            text = cost_text(ours)
+            same = printed == ours if isinstance(printed, str) else printed == float(text)
+            yield name, column, cost_text(printed), text, same
+
+
+def _line(row: CostRow) -> str:
+    """The name of a line: its first texts up to the algorithm."""
+    names = [str(row[key]) for key in ("task", "algorithm", "optimiser") if key in row]
+    return ", ".join(names)
+
+
+def summary(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The verdicts in a line for each kind: "9 claims: 4 agree, 1 disagrees, 4 not run"."""
+    lines = []
+    for kind, count in counts.items():
+        words = ", ".join(f"{count[word]} {word}" for word in VERDICTS if count.get(word))
+        lines.append(f"{sum(count.values())} {kind}: {words}")
+    return lines

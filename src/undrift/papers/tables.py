@@ -1,0 +1,255 @@
+"""Tables of outcomes: as cells of text, in Markdown and in LaTeX."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from undrift.papers.budget import Rates
+from undrift.papers.claims import AGREES, DISAGREES, NOT_RUN, OTHER, UNCLEAR, Verdict
+from undrift.papers.item import FULL, PAPERS, Item
+from undrift.papers.judging import Book, CellOutcome, Outcome, RowOutcome, summary
+from undrift.report.tables import escape_latex, escape_markdown
+
+MARKS = {AGREES: "✓", DISAGREES: "✗", UNCLEAR: "?", OTHER: "≁", NOT_RUN: "–"}
+LEGEND = (
+    "Paper's mean ± sd; ours with a 95 % interval over seeds. "
+    "✓ agrees, ✗ disagrees, ? cannot tell, ≁ not comparable, – not run"
+)
+LEFT = "left to run"
+NARROW = 6
+"""rows of a paper's table up to which each is a column; else settings are"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table: the paper's value, ours, and the verdict on it."""
+
+    paper: str = ""
+    ours: str = ""
+    word: str = ""
+
+    def __str__(self) -> str:
+        mark = MARKS.get(self.word, "")
+        ours = f"{self.ours} {mark}".strip()
+        return " / ".join(filter(None, (self.paper, ours)))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: its head, its lines, each with a name and entries."""
+
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[Entry, ...]], ...]
+
+
+def values_grid(outcome: Outcome, rates: Rates) -> Grid | None:
+    """Settings and rows, with the paper's values and ours; None if there is nothing in it."""
+    item = outcome.item
+    labels = list(dict.fromkeys(row.label for c in outcome.cells.values() for row in c.cell.rows))
+    words = {(j.cell.cell.id, j.what): j.verdict.word for j in outcome.values if j.cell}
+    shown = {
+        id: cell
+        for id, cell in outcome.cells.items()
+        if cell.run or (id in item.printed and not cell.cell.ours)
+    }
+    if not shown:
+        return None
+
+    def entry(id: str, label: str) -> Entry:
+        cell = shown[id]
+        printed = item.printed.get(id, {}).get(label)
+        row = cell.rows.get(label)
+        ours = "" if row is None else _ours(item, row)
+        word = words.get((id, label), "") if ours else ""
+        return Entry(_printed(printed) if printed else "", ours, word)
+
+    def left(cell: CellOutcome) -> Entry:
+        rate = rates.of_model(cell.full.rows[0].experiment.model)
+        return Entry(time_text(cell.left.hours(rate)) if cell.left.trials else "")
+
+    if len(labels) <= NARROW:
+        lines = [
+            (_setting(cell), (*(entry(id, one) for one in labels), left(cell)))
+            for id, cell in shown.items()
+        ]
+        return Grid(("setting", *labels, LEFT), tuple(lines))
+    lines = [(label, tuple(entry(id, label) for id in shown)) for label in labels]
+    lines.append((LEFT, tuple(map(left, shown.values()))))
+    return Grid(("row", *map(_setting, shown.values())), tuple(lines))
+
+
+def costs_grid(outcome: Outcome) -> Grid:
+    """Printed and regenerated costs."""
+    lines = [
+        (
+            f"{line}, {column}",
+            (Entry(printed), Entry(ours=ours, word=AGREES if same else DISAGREES)),
+        )
+        for line, column, printed, ours, same in outcome.costs
+    ]
+    return Grid(("entry", "paper", "regenerated"), tuple(lines))
+
+
+def claims_grid(outcome: Outcome) -> Grid | None:
+    """Every claim with its verdict; those that were not run anywhere in one line each."""
+    lines = []
+    waiting: dict[str, list[str]] = {}
+    for one in outcome.claims:
+        where = _setting(one.cell) if one.cell else ""
+        if one.verdict.word == NOT_RUN:
+            if not one.ours:
+                waiting.setdefault(one.what, []).append(where)
+            continue
+        verdict = Entry(ours=one.verdict.word, word=one.verdict.word)
+        lines.append(
+            (one.what, (Entry(where), Entry(_gap(one.verdict)), verdict, Entry(one.verdict.why)))
+        )
+    for what, places in waiting.items():
+        where = places[0] if len(places) == 1 else f"{len(places)} settings"
+        lines.append((what, (Entry(where), Entry(), Entry(ours=NOT_RUN, word=NOT_RUN), Entry())))
+    if not lines:
+        return None
+    return Grid(("claim", "setting", "difference", "verdict", "note"), tuple(lines))
+
+
+def overview(book: Book, paper: str) -> Grid:
+    """The items of a paper in one table."""
+    lines = []
+    for one in book.outcomes:
+        if one.item.paper == paper:
+            verdicts = "; ".join(summary(one.counts)) or {"stated": "nothing to run"}.get(
+                one.item.kind, "cannot be run"
+            )
+            lines.append(
+                (
+                    one.item.name,
+                    (Entry(one.item.claim), Entry(verdicts), Entry(price(one, book.rates))),
+                )
+            )
+    return Grid(("item", "claim", "verdicts", LEFT), tuple(lines))
+
+
+def price(outcome: Outcome, rates: Rates) -> str:
+    """What is left to run of an item, in trials and hours."""
+    left = outcome.left
+    if not left.trials:
+        return ""
+    hours = outcome.hours(rates)
+    return f"{left.trials:,} trials, {time_text(hours)}"
+
+
+def time_text(hours: float | None) -> str:
+    """A time as people say it."""
+    if hours is None:
+        return "time unknown"
+    return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 0.1 else "minutes"
+
+
+def rerun(item: Item, cell: CellOutcome | None = None) -> str:
+    """The command that runs an item, or a cell of it."""
+    chosen = ["--cells", cell.cell.id] if cell else []
+    scale = ["--scale", cell.scale] if cell and cell.scale != FULL else []
+    return shlex.join(["undrift", "paper", "run", item.id, *chosen, *scale])
+
+
+def _setting(cell: CellOutcome) -> str:
+    scale = "" if cell.scale == FULL or not cell.run else f" (scale {cell.scale})"
+    return cell.cell.id.replace(",", ", ") + scale + (" *" if cell.cell.ours else "")
+
+
+def _printed(printed: tuple[float, float | None]) -> str:
+    mean, sd = printed
+    return f"{mean:g}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
+
+
+def _ours(item: Item, row: RowOutcome) -> str:
+    """Our value with its interval, and how many seeds diverged."""
+    found = row.estimate(item.main[0])
+    failed = f"{row.failed} diverged" if row.failed else ""
+    if found is None:
+        return failed
+    digits = digits_of(item)
+    text = f"{found.mean:{digits}}"
+    if found.interval:
+        low, high = found.interval
+        text += f" [{low:{digits}}, {high:{digits}}]"
+    chosen = f"({row.algorithm})" if len(row.row.algorithms) > 1 else ""
+    seeds = "" if found.n >= item.seeds else f"({found.n} seeds)"
+    return " ".join(filter(None, (text, seeds, failed, chosen)))
+
+
+def digits_of(item: Item) -> str:
+    """Format of the item's values."""
+    return ".2f" if item.main[1].unit in ("%", "points") else ".3g"
+
+
+def _gap(verdict: Verdict) -> str:
+    gap = verdict.difference
+    if gap is None:
+        return ""
+    ends = "" if gap.interval is None else f" [{gap.interval[0]:+.3g}, {gap.interval[1]:+.3g}]"
+    return f"{gap.mean:+.3g}{ends}"
+
+
+def in_markdown(grid: Grid) -> str:
+    """A table in Markdown."""
+    lines = [" | ".join(map(escape_markdown, grid.head)), " | ".join(":--" for _ in grid.head)]
+    for name, entries in grid.lines:
+        lines.append(
+            " | ".join([escape_markdown(name), *(escape_markdown(str(e)) for e in entries)])
+        )
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def in_latex(grid: Grid) -> str:
+    """A table in LaTeX, with booktabs."""
+
+    def line(cells: Sequence[str]) -> str:
+        texts = [escape_latex(cell).replace("✓", r"$\checkmark$") for cell in cells]
+        for sign, mark in (("✗", r"$\times$"), ("≁", r"$\nsim$"), ("∇", r"$\nabla$")):
+            texts = [text.replace(sign, mark) for text in texts]
+        return " & ".join(texts) + r" \\"
+
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}",
+            r"\toprule",
+            line(grid.head),
+            r"\midrule",
+            *(line([name, *map(str, entries)]) for name, entries in grid.lines),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def grids(outcome: Outcome, rates: Rates) -> list[Grid]:
+    """The tables of an item."""
+    if outcome.item.kind == "cost":
+        return [costs_grid(outcome)]
+    return [one for one in (values_grid(outcome, rates), claims_grid(outcome)) if one]
+
+
+def paper_markdown(book: Book, paper: str) -> str:
+    """All that is known of a paper, in Markdown."""
+    parts = [f"# {PAPERS[paper]}", in_markdown(overview(book, paper)), LEGEND + "; * added by us."]
+    for one in book.outcomes:
+        if one.item.paper == paper and (tables := grids(one, book.rates)):
+            notes = "\n".join(f"- {note}" for note in one.item.notes)
+            parts += [f"## {one.item.id}", f"{one.item.source}: {one.item.claim}", notes]
+            parts += map(in_markdown, tables)
+            parts += [f"`{rerun(one.item)}`"] if one.item.kind == "experiment" else []
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def paper_latex(book: Book, paper: str) -> str:
+    """The tables of a paper in LaTeX."""
+    parts = [r"% needs \usepackage{booktabs, amssymb}"]
+    for one in book.outcomes:
+        if one.item.paper == paper:
+            parts += [
+                f"% {one.item.id}: {one.item.source}\n{in_latex(t)}" for t in grids(one, book.rates)
+            ]
+    return "\n\n".join(parts) + "\n"
