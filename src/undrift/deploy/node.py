@@ -170,8 +170,9 @@ class Node:
         local = _local(ask.local) if ask.local else None
         job = OwnScore(self._data(ask), ask.t, ask.seed, local)
         item = (ask.client, model.x, model.buffers)
-        loss, right, answers = job(Trainer(self._task(ask)), item)
-        return pack(_stamps(ask) | {"loss": loss, "right": right, "answers": answers})
+        sums = job(Trainer(self._task(ask)), item)
+        totals = {"right": sums.right.total(), "answers": sums.total.total()}  # not by class
+        return pack(_stamps(ask) | {"loss": sums.loss} | totals)
 
     def _ready(self, ask: Ask, content: RecordDict) -> tuple[Any, Trainer, Struct, Tensor]:
         """The algorithm, a trainer, and what the server sent."""

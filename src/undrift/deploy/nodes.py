@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,7 @@ from undrift.federation.aggregate import first_bad, nbytes
 from undrift.federation.jobs import ClientQueue, SurveyJob, TrainJob
 from undrift.measure.clients import OwnScore
 from undrift.measure.cost import upload_forms
+from undrift.training.sums import Sums as Totals
 from undrift.training.task import Task
 from undrift.training.trainer import ClientResult, Trainer, Work
 from undrift.training.work import Local
@@ -307,10 +309,8 @@ class Nodes:
         else:
             self.note(f"round {ask.t}: {self.roster.told(ask.client)}: {entry.absent}")
 
-    def _scores(
-        self, job: OwnScore, items: Sequence[tuple[int, Tensor, Tensor]]
-    ) -> list[tuple[float, int, int]]:
-        """The scores of models on clients' own samples; of absent clients there are none."""
+    def _scores(self, job: OwnScore, items: Sequence[tuple[int, Tensor, Tensor]]) -> list[Totals]:
+        """The scores of models on clients' own samples; those of absent clients are empty."""
         if not items:
             return []
         _, x, buffers = items[0]
@@ -323,12 +323,14 @@ class Nodes:
         scores = []
         for ask, reply in zip(asks, self._send_to_clients("evaluate", shared, asks), strict=True):
             facts, absent = _read(reply, ask)
-            score = (facts.get("loss"), facts.get("right"), facts.get("answers"))
-            if absent or [type(one) for one in score] != [float, int, int]:
+            loss, right, answers = (facts.get(key) for key in ("loss", "right", "answers"))
+            if absent or type(loss) is not float or type(right) is not int or not answers:
                 self.note(f"round {job.t}: no score of {self.roster.told(ask.client)}: {absent}")
-                score = (0.0, 0, 0)
-            scores.append(score)
-        return scores  # type: ignore[return-value]
+                scores.append(Totals())
+            else:
+                all_ = Totals.ALL
+                scores.append(Totals(loss, Counter({all_: right}), Counter({all_: answers})))
+        return scores
 
     # ------------------------------------------------------------------ messages
 
