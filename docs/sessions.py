@@ -45,6 +45,8 @@ SESSIONS = {
     "export": "runs/first --algorithm AdaBest --seed 0 --out model.safetensors",
     "new": "algorithm Half",
     "check": "./half.py:Half",
+    "deploy init": "hospital",
+    "deploy keys": "hospital --nodes 3 --host fl.example.org",
     "prune": "--all runs/first",
     "rm": "runs/second --yes",
 }
@@ -54,6 +56,11 @@ SILENT = {
     "demo": "about a minute; it prints what `compare` does",
     "watch": "a page in the browser, until Ctrl-C",
     "data fetch": "needs the network",
+    "deploy check": "three minutes; its page tells what it prints",
+    "deploy serve": "it serves devices, until the experiment is done",
+    "deploy join": "it runs on a device, until Ctrl-C",
+    "deploy status": "needs a deployment that has begun",
+    "deploy forgive": "needs a client that has lost its memory",
 }
 """commands without an example, and why"""
 

@@ -21,8 +21,6 @@ deploy_app = App(name="deploy", help="Train on real devices, through Flower.")
 Json = Annotated[bool, Parameter("--json")]
 Names = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")]
 
-PORT = 9092
-
 
 @deploy_app.command
 def init(folder: Path, /, *, experiment: Path | None = None) -> None:
@@ -93,8 +91,8 @@ def serve(
     folder: Path,
     /,
     *,
-    host: str = "127.0.0.1",
-    port: Whole = PORT,
+    host: str | None = None,
+    port: Whole | None = None,
     json_: Json = False,
 ) -> None:
     """Run a deployment's experiment with the nodes that join. Ctrl-C stops it; again goes on.
@@ -113,9 +111,10 @@ def serve(
     folder
         Folder of the deployment.
     host
-        Address that the gate listens on; 0.0.0.0 for all. By default, this machine alone.
+        Address that the gate listens on; 0.0.0.0 for all. By default that of the last time, or else
+        127.0.0.1, which only this machine reaches.
     port
-        Port that the gate listens on.
+        Port that the gate listens on; by default that of the last time, or else 9092.
     json_
         Print one JSON object a line.
     """
@@ -128,10 +127,20 @@ def serve(
     require_extras()
     place = DeploymentFolder.open(folder)
     with resumable(place.run, RunFile.EXPERIMENT):
-        for text in go(place, host, port):
+        for text in go(place, *place.address(host, port)):
             say(json.dumps({"event": "note", "note": text}) if json_ else text)
     page = write_report(read_run(place.run))
     say(json.dumps({"event": "report", "page": str(page)}) if json_ else f"report: {page}")
+
+
+def go_on(run: Path) -> None:
+    """Serve the deployment that a run directory belongs to."""
+    from undrift.deploy.roster import Roster
+
+    roster = Roster.read(run)
+    if roster is None or not roster.home:
+        raise UndriftError(f"{run} was not begun by `undrift deploy serve`; `flwr run` it again")
+    serve(Path(roster.home))
 
 
 @deploy_app.command

@@ -19,8 +19,8 @@ import numpy as np
 
 from undrift.config import UndriftError
 from undrift.deploy import keys
-from undrift.deploy.folder import DeploymentFolder
-from undrift.deploy.processes import LOOPBACK, end, free_port, tied
+from undrift.deploy.folder import LOOPBACK, DeploymentFolder
+from undrift.deploy.processes import end, free_port, tied
 from undrift.deploy.reference import differences
 from undrift.experiment.experiment import Experiment
 from undrift.runs.layout import RunFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,7 +11,9 @@ from string import Template
 
 from undrift.config import UndriftError
 from undrift.runs.layout import RunFile
-from undrift.system.files import writing
+from undrift.system.files import replace_file, writing
+
+LOOPBACK, PORT = "127.0.0.1", 9092
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,16 @@ class DeploymentFolder:
     def messages(self) -> Path:
         """What the server says while it runs."""
         return messages(self.run)
+
+    def address(self, host: str | None, port: int | None) -> tuple[str, int]:
+        """Where the gate listens, which is remembered for the next time."""
+        path = self.flower / "address.json"
+        last = json.loads(path.read_text()) if path.exists() else [LOOPBACK, PORT]
+        chosen = (host or last[0], port or last[1])
+        with writing(path):
+            self.flower.mkdir(mode=0o700, exist_ok=True)
+        replace_file(path, json.dumps(chosen).encode())
+        return chosen
 
     @classmethod
     def open(cls, path: Path) -> DeploymentFolder:

@@ -16,12 +16,11 @@ from typing import Any
 
 from undrift.config import UndriftError
 from undrift.deploy import keys
-from undrift.deploy.folder import DeploymentFolder
+from undrift.deploy.folder import LOOPBACK, DeploymentFolder
 from undrift.system.extras import require
 from undrift.system.files import replace_file, writing
 
 BIN = Path(sys.executable).parent
-LOOPBACK = "127.0.0.1"
 PATIENCE = 120.0
 """seconds that a SuperLink may take to start"""
 GOODBYE = 15.0
