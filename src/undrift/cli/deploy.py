@@ -40,10 +40,10 @@ def init(folder: Path, /, *, experiment: Path | None = None) -> None:
     """
     from undrift.deploy.folder import DeploymentFolder
 
-    DeploymentFolder.make(folder, experiment)
+    made = DeploymentFolder.make(folder, experiment)
     say(f"wrote {folder}; next:")
-    say(f"  undrift run {folder}/experiment.toml   # simulate it first")
-    say(f"  edit {folder}/client.py                # load() gives a device's samples")
+    say(f"  undrift run {folder / made.experiment.name}  # simulate it first")
+    say(f"  edit {folder}/client.py  # load() gives a device's samples")
     say(f"  undrift deploy keys {folder} --nodes 3 --host NAME")
     say(f"  undrift deploy serve {folder}")
 
@@ -187,15 +187,11 @@ def join(
             raise UndriftError(f"--set {one}: write NAME=VALUE")
         config[name] = value
     try:
-        code = go(server, key, ca, state, config)
+        for text in go(server, key, ca, state, config):
+            say(text)
     except KeyboardInterrupt:
         say("left; join again with the same --state to go on")
         sys.exit(130)
-    if code:
-        raise UndriftError(
-            f"the node ended with code {code}; Flower says why above. A key that is not registered "
-            "and a clock that is wrong by minutes are refused: ask the operator, and set the clock"
-        )
 
 
 @deploy_app.command

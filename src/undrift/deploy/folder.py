@@ -54,8 +54,8 @@ class DeploymentFolder:
     def address(self, host: str | None, port: int | None) -> tuple[str, int]:
         """Where the gate listens, which is remembered for the next time."""
         path = self.flower / "address.json"
-        last = json.loads(path.read_text()) if path.exists() else [LOOPBACK, PORT]
-        chosen = (host or last[0], port or last[1])
+        last = json.loads(path.read_text(encoding="utf-8")) if path.exists() else [LOOPBACK, PORT]
+        chosen = host or str(last[0]), port or int(last[1])
         with writing(path):
             self.flower.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, json.dumps(chosen).encode())

@@ -165,7 +165,9 @@ class Link:
     def register(self, names: Sequence[str]) -> list[int]:
         """Register the keys of nodes, unless they are; returns Flower's numbers of the nodes."""
         path = self.folder.flower / "nodes.json"
-        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        known: dict[str, str] = (
+            json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        )
         listed = {one["node-id"] for one in self._flwr("supernode", "list", "here")["nodes"]}
         for name in names:
             if known.get(name) not in listed:

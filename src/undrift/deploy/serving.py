@@ -29,6 +29,8 @@ from undrift.system.signals import terminable
 
 LOOK = 0.5
 """seconds between two looks at what the server says"""
+AGAIN = 15.0
+"""seconds before a node that ended starts again"""
 SILENCE = 20.0
 """seconds without a server process before Flower is asked what became of the run"""
 
@@ -98,16 +100,15 @@ def _follow(folder: DeploymentFolder, link: Link, run: str, said: int) -> Iterat
 
 
 def join(
-    superlink: str,
-    key: Path,
-    trusted: Path,
-    state: Path,
-    config: Mapping[str, Any],
-) -> int:
-    """Take part in a deployment until stopped; returns the SuperNode's exit code.
+    superlink: str, key: Path, trusted: Path, state: Path, config: Mapping[str, Any]
+) -> Iterator[str]:
+    """Take part in a deployment until stopped; yields what is worth knowing.
 
     state   folder for client memory, which must survive restarts
     config  settings for `load`
+
+    A SuperNode that is refused ends. One that was killed and starts again is refused for a minute,
+    as the server still counts on the one before. So it is started again and again.
     """
     require("flwr", "flower", "undrift deploy join")
     for path, what in (key, "private key"), (trusted, "authority's certificate"):
@@ -117,14 +118,24 @@ def join(
         raise UndriftError(f"others may read {key}; `chmod 600` it")
     with writing(state):
         state.mkdir(parents=True, exist_ok=True)
-    settings = {**config, "state": str(state.resolve())}
-    command = supernode_command(superlink, key.resolve(), trusted.resolve(), free_port(), settings)
-    process = subprocess.Popen(
-        command,
-        env=environment(state.resolve() / "flower"),
-        stdin=subprocess.DEVNULL,
-        **tied(),
-    )
+    place = state.resolve()
+    settings = {**config, "state": str(place)}
+    while True:
+        command = supernode_command(
+            superlink, key.resolve(), trusted.resolve(), free_port(), settings
+        )
+        code = _run(command, environment(place / "flower"))
+        yield (
+            f"the node ended with code {code}, and starts again in {AGAIN:.0f} seconds. If Flower "
+            "says above that it was refused: a minute after a crash that is usual; else its key is "
+            "not registered, or this device's clock is wrong"
+        )
+        time.sleep(AGAIN)
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> int:
+    """Run a SuperNode to its end, or until this process is told to end."""
+    process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, **tied())
     try:
         with terminable():
             return process.wait()
