@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,6 @@ from rich.text import Text
 
 from undrift.cli.described import REQUIRED, Described
 from undrift.config import UndriftError, own, unknown
-from undrift.config.choices import ENGINE_NAMES
 from undrift.experiment.registry import GROUPS, algorithm, around_fedavg
 
 if TYPE_CHECKING:
@@ -88,15 +88,10 @@ def _kind_of(name: str) -> str:
     if any(own.references(name)):
         return "algorithms"
     for kind in KINDS:
-        if _fold(name) in map(_fold, _names(kind)):
+        if _fold(name) in map(_fold, known(kind)):
             return kind
-    names = [one for kind in KINDS for one in _names(kind)]
+    names = [one for kind in KINDS for one in known(kind)]
     raise UndriftError(unknown("kind or name", name, [*KINDS, *names], KINDS))
-
-
-def _names(kind: str) -> Iterable[str]:
-    """The names of a kind, without importing torch."""
-    return ENGINE_NAMES if kind == "engines" else known(kind)
 
 
 def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:
@@ -106,8 +101,7 @@ def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:
 def _list(kind: str, json_: bool) -> None:
     groups = {
         group: [
-            Described.of(name, thing)
-            for name, thing in sorted(names.items(), key=lambda one: one[0].lower())
+            _short(name, names) for name, _ in sorted(names.items(), key=lambda one: one[0].lower())
         ]
         for group, names in _groups(kind).items()
     }
@@ -133,6 +127,13 @@ def _list(kind: str, json_: bool) -> None:
         console.print(table)
         console.print()
     console.print(f"undrift list {kind} NAME: all about one of them", style="dim")
+
+
+def _short(name: str, names: Mapping[str, Callable[..., Any]]) -> Described:
+    """What there is to say of a name; of a second name, whose it is."""
+    about = Described.of(name, names[name])
+    first = next(one for one, thing in names.items() if thing is names[name])
+    return about if first == name else replace(about, description=f"Another name of {first}.")
 
 
 def _describe(kind: str, name: str, json_: bool) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -18,16 +19,20 @@ from rich.text import Text
 
 from undrift.cli.study_shown import print_files, show_study, study_row
 from undrift.config import UndriftError, shortened
-from undrift.measure.quantities import QUANTITIES
+from undrift.measure.quantities import QUANTITIES, Quantity
 from undrift.report import Run, read_run
+from undrift.report.estimate import Estimate
 from undrift.report.forks import beside
 from undrift.report.labels import code_lines, descriptions
 from undrift.report.merge import traced
+from undrift.report.read import Arm, TrialRecord
 from undrift.report.score import ACCURACY
 from undrift.report.settings import spelled
 from undrift.report.summary import best_peak, latest
+from undrift.report.terminal import TerminalTable
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix, span
+from undrift.runs.columns import Floats
 from undrift.runs.layout import HOLDS, RunFile, is_study, study_runs
 from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
@@ -207,29 +212,42 @@ def _data(path: Path) -> list[Path]:
     return [file for file in files if file.exists()] if files[0].exists() else []
 
 
-def _last(run: Run) -> Table:
+def _last(run: Run) -> TerminalTable:
     """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
-    score, traffic = run.score, QUANTITIES["bytes"]
+    score = run.score
     names = ("balanced_accuracy", *LAST) if run.imbalanced else LAST
-    kept = [QUANTITIES[name] for name in names if run.recorded(name) and name != score.metric]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("algorithm", overflow="fold", min_width=9)
-    for head in ("rounds", score.heading, *(one.short for one in kept), traffic.short):
-        table.add_column(head.replace(" ", "\n"), justify="right", no_wrap=True)
-    for arm in run.arms:
-        done = f"{arm.shared_rounds[-1] if arm.shared_rounds.size else 0}/{run.rounds}"
-        if len(arm.curves) < len(arm.seeds):
-            done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
-        result = latest(arm, score.of)
-        cells = ["-" if result is None else score.numbers(result)]
-        for one in kept:
-            value = latest(arm, itemgetter(one.name))
-            cells.append("-" if value is None else one.number(value.mean))
-        sent = latest(arm, itemgetter(traffic.name))
-        unit, letter = prefix(sent.mean if sent else 0.0)
-        cells.append("-" if sent is None else f"{brief(sent.mean / unit)} {letter}{traffic.unit}")
-        table.add_row(Text(printable(arm.label)), done, *cells)
-    return table
+    others = [QUANTITIES[name] for name in names if run.recorded(name) and name != score.metric]
+    columns = {
+        "rounds": ("rounds", [_done(run, arm) for arm in run.arms]),
+        score.name: (score.heading, [_latest(arm, score.of, score.numbers) for arm in run.arms]),
+    }
+    for one in (*others, QUANTITIES["bytes"]):
+        of, text = itemgetter(one.name), partial(_mean, one)
+        columns[one.short] = one.short, [_latest(arm, of, text) for arm in run.arms]
+    labels = [printable(arm.label) for arm in run.arms]
+    kept = sorted(columns, key=lambda name: name != score.name)  # the result in any case
+    room = "A wider terminal has room for them."
+    return TerminalTable(labels, [False for _ in labels], columns, kept, "", room)
+
+
+def _latest(
+    arm: Arm, values: Callable[[TrialRecord], Floats], text: Callable[[Estimate], str]
+) -> str:
+    result = latest(arm, values)
+    return "-" if result is None else text(result)
+
+
+def _mean(quantity: Quantity, result: Estimate) -> str:
+    if not quantity.prefixed:
+        return quantity.number(result.mean)
+    unit, letter = prefix(result.mean)
+    return f"{brief(result.mean / unit)} {letter}{quantity.unit}"
+
+
+def _done(run: Run, arm: Arm) -> str:
+    done = f"{arm.shared_rounds[-1] if arm.shared_rounds.size else 0}/{run.rounds}"
+    begun, seeds = len(arm.curves), len(arm.seeds)
+    return done if begun == seeds else f"{done}, {begun}/{seeds} seeds"
 
 
 def _lines(key: str, value: Any) -> list[str]:

@@ -16,7 +16,10 @@ from undrift.runs.layout import RunFile, StudyFile, is_study
 FORMAT = 1
 """Format of run directories: "format" in experiment.json, which the oldest lack."""
 
-FILES = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES)
+FILES = (
+    *(RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES),
+    RunFile.CLIENTS,
+)
 """The files of a run directory that reports read."""
 
 
