@@ -191,6 +191,21 @@ def test_a_search_learns_from_what_it_is_told(tmp_path: Path, search: str, packa
     assert sum(near[12:]) >= 5  # by chance, a quarter of eight
 
 
+def test_local_work_batching_and_cohorts_are_searched(tmp_path: Path) -> None:
+    over: dict[str, Any] = {"local.epochs": [1, 2], "local.batching": ["wrap", "drop"]}
+    over |= {"local.batch_size": "int(2, 4)", "sampler.clients": "int(2, 4)"}
+    made = experiment("fedavg", local="Local(lr=0.1, batch_size=4)")
+    play(study(experiment=made, over=over, trials=4, final_seeds=1), tmp_path)
+    best = Experiment.from_toml(tmp_path / "best-FedAvg.toml")
+    won = max(ledger(tmp_path), key=lambda one: (one["objective"], -one["number"]))["settings"]
+    assert (best.local.epochs, best.local.batching) == (won["local.epochs"], won["local.batching"])
+    assert (best.local.batch_size, best.sampler.clients) == (
+        won["local.batch_size"],
+        won["sampler.clients"],
+    )
+    assert len({line["settings"]["sampler.clients"] for line in ledger(tmp_path)}) > 1
+
+
 OWN = """
 from dataclasses import dataclass
 from undrift.core import Algorithm, real

@@ -192,13 +192,22 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
 
 
 def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence[str]) -> None:
-    """A table with its notes, whole at any width."""
-    table = Table(box=None, pad_edge=False)
-    for head, column in columns.items():
-        longest = max(len(word) for cell in column for word in cell.split())
-        table.add_column(Text(head), overflow="fold", min_width=min(longest, 30))
+    """A table with its notes; on a narrow terminal, a block of lines for each row."""
+    words = [[word for cell in (head, *column) for word in cell.split()]
+             for head, column in columns.items()]  # fmt: skip
+    widths = [max(map(len, some)) for some in words]
+    wide = sum(widths) + 2 * len(widths) <= console.width
+    table = Table(box=None, pad_edge=False, show_header=wide)
+    for head, width in zip(columns if wide else ("", ""), widths, strict=False):
+        table.add_column(Text(head), overflow="fold", min_width=width if wide else None)
     for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells))
+        if wide:
+            table.add_row(*map(Text, cells))
+        else:
+            first, *rest = zip(columns, cells, strict=True)
+            table.add_row("", Text(first[1], "bold"))
+            for pair in rest:
+                table.add_row(*map(Text, pair))
     console.print(table)
     for note in notes:
         console.print(Text(note))
