@@ -42,7 +42,7 @@ def FedACG(beta: float = 0.85, mu: float = 0.001, *, weights: Weights = "uniform
     """FedProx whose server sends the model ahead by its momentum; beta is the paper's λ.
 
     It is AdaBest's server: `Prox(AdaBest(mu=0, beta=0.85), mu=0.001)` is the same. `mu` pulls as
-    mu (y − x); the authors' code lacks the factor 1/2, so their weight w is mu = 2w.
+    mu (y − x). The authors' code has mu = 0.002: its weight is 0.001, without the factor 1/2.
 
     Reference: Kim et al., Communication-efficient federated learning with accelerated client
     gradient, CVPR 2024, https://arxiv.org/abs/2201.03172.
