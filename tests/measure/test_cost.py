@@ -524,3 +524,10 @@ def test_command_shows_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_refuses_a_model_of_nothing() -> None:
     with pytest.raises(UndriftError, match="--parameters 0: must be"):
         command("adabest", parameters=0)
+
+
+def test_what_needs_single_uploads_cannot_be_aggregated_securely(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command("adabest", "mime", "FedGLAD(Krum(fedavg))", json_=True)
+    assert [one["secagg"] for one in json.loads(capsys.readouterr().out)] == ["yes", "yes", "no"]
