@@ -105,6 +105,7 @@ def test_accuracy_is_said_to_flatter_where_classes_differ_in_size(
     assert ("Balanced accuracy (%)" in table_columns(run, summarise(run))) == told
     if test == (90, 10):
         assert "10 to 90 % of the test samples" in footnote(run, summarise(run))
+        assert "★ marks the best accuracy of those" in footnote(run, summarise(run))
 
 
 FORK = f"Origin(run='0123', algorithm={B!r}, round=4)"

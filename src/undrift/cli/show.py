@@ -223,7 +223,8 @@ def _last(run: Run) -> TerminalTable:
     }
     for one in (*others, QUANTITIES["bytes"]):
         of, text = itemgetter(one.name), partial(_mean, one)
-        columns[one.short] = one.short, [_latest(arm, of, text) for arm in run.arms]
+        head = f"{one.short} ({one.unit})" if one.share else one.short
+        columns[one.short] = head, [_latest(arm, of, text) for arm in run.arms]
     labels = [printable(arm.label) for arm in run.arms]
     kept = sorted(columns, key=lambda name: name != score.name)  # the result in any case
     room = "A wider terminal has room for them."

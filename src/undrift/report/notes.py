@@ -102,7 +102,8 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     problems = " on the same problem" if len({arm.problem for arm in run.arms}) > 1 else ""
     about = joined(row.score.about for row in rows)
     aside = "" if all(row.arm.federated for row in rows) else ", Centralised aside"
-    best = f"{BEST} marks the best of those that finished{problems}{aside}"
+    what = "best accuracy" if run.imbalanced else "best"
+    best = f"{BEST} marks the {what} of those that finished{problems}{aside}"
     text = f"{about}, {_spread(rows)}; {best}."
     text += _chance(rows)
     if run.imbalanced:
