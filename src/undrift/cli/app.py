@@ -111,7 +111,7 @@ COMMANDS = {
     "list": (
         "listing:list_",
         "List algorithms (with their parts and optimisers), data sets, models, partitions, "
-        "samplers or stop rules.",
+        "samplers, stop rules or engines.",
     ),
 }
 """where each command is in `undrift.cli`, and the first sentence of its help"""

@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.cli.paper_shown import show_item
 from undrift.cli.running import Options, show_json
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
-from undrift.papers.item import FOLDER, FULL, KINDS, SMOKE, Cell, Item, items
+from undrift.papers import FOLDER, FULL, SMOKE
 from undrift.system.lock import holder
 from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
+    from undrift.papers.item import Cell, Item
     from undrift.papers.results import Runs
     from undrift.papers.running import Job
 
@@ -70,6 +70,7 @@ def list_(
     json_
         Print JSON.
     """
+    from undrift.papers.item import KINDS
     from undrift.papers.judging import Book, summary
     from undrift.papers.tables import price
 
@@ -129,7 +130,8 @@ def show(
     results
         Folder with results of your own, as for `undrift paper run`.
     """
-    from undrift.papers.item import item as the_item
+    from undrift.cli.paper_shown import show_item
+    from undrift.papers.catalogue import item as the_item
 
     one = the_item(item)
     if toml:
@@ -193,6 +195,7 @@ def verify(
         Folder with the results, as for `undrift paper run`.
     """
     from undrift.data.files.fetch import use_data_dir
+    from undrift.papers.catalogue import items
     from undrift.papers.verifying import shortest
     from undrift.papers.verifying import verify as again
 
@@ -322,6 +325,7 @@ def collect(
     results
         Folder for the results, as for `undrift paper run`.
     """
+    from undrift.papers.catalogue import items
     from undrift.papers.results import Runs
 
     console, runs = Console(highlight=False), Runs(out)
@@ -356,6 +360,8 @@ def _chosen(
     item: str, cells: str, scale: str, seeds: int | None, rows: Sequence[str] = ()
 ) -> list[tuple[Item, list[Cell]]]:
     """Items and their cells as asked for on the command line."""
+    from undrift.papers.catalogue import items
+
     found = [one for one in items(item) if one.kind == "experiment"]
     chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
     if rows:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from undrift.config import UndriftError
 from undrift.runs.layout import RunFile
@@ -54,7 +55,9 @@ class DeploymentFolder:
     def address(self, host: str | None, port: int | None) -> tuple[str, int]:
         """Where the gate listens, which is remembered for the next time."""
         path = self.flower / "address.json"
-        last = json.loads(path.read_text(encoding="utf-8")) if path.exists() else [LOOPBACK, PORT]
+        last: list[Any] = [LOOPBACK, PORT]
+        if path.exists():
+            last = json.loads(path.read_text(encoding="utf-8"))
         chosen = host or str(last[0]), port or int(last[1])
         with writing(path):
             self.flower.mkdir(mode=0o700, exist_ok=True)

@@ -49,7 +49,8 @@ class SurveyJob:
     def __call__(self, trainer: Trainer, item: tuple[Work, Struct]) -> ClientResult:
         work, me = item
         up = client_survey(self.algorithm, trainer, work, self.down, me, self.buffers)
-        return ClientResult(up, me, self.buffers, record=up, bytes_up=nbytes(up), bad=first_bad(up))
+        bad = first_bad(up)
+        return ClientResult(up, Struct(), self.buffers, record=up, bytes_up=nbytes(up), bad=bad)
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,8 @@ class AdaFL(FixedSize):
 
 @dataclass(frozen=True)
 class RoundRobin(FixedSize):
-    """Clients in turn, `clients` at a time."""
+    """Clients in turn, `clients` in each round: the first ones first, and after the last the first
+    again. No chance is involved; it is also called Sequential."""
 
     def draw(self, urn: Urn) -> Cohort:
         self.check(urn.registered)

@@ -107,21 +107,22 @@ def FedSpeed(
     rho: float = 0.1,
     alpha: float = 1.0,
     *,
-    form: Literal["paper", "code"] = "paper",
+    form: Literal["code", "paper"] = "code",
 ) -> SAM:
     """FedDyn with a step uphill before every gradient; mu is the paper's 1/λ.
 
-    form="paper" goes uphill by rho times the gradient, mixes both gradients by alpha, and averages
-    over this round's clients only; "code" is what the authors' code does, SAM around FedDyn.
+    form="code" is what the authors' code does, SAM around FedDyn; "paper" goes uphill by rho times
+    the gradient and takes the mean of duals over this round's clients only. alpha mixes in the
+    gradient uphill.
 
     Reference: Sun et al., FedSpeed: Larger local interval, less communication round, and higher
     generalization accuracy, ICLR 2023, https://arxiv.org/abs/2302.10429.
 
-    >>> undrift.algorithm("FedSpeed(form='code')")
+    >>> undrift.algorithm("fedspeed")
     SAM(FedDyn(mu=0.1, scale='none'), rho=0.1)
     """
     if form == "code":
         return SAM(FedDyn(mu, scale="none"), rho, share=alpha)
     if form != "paper":
-        raise UndriftError(f"FedSpeed(form={form!r}): form must be one of 'paper', 'code'")
+        raise UndriftError(f"FedSpeed(form={form!r}): form must be one of 'code', 'paper'")
     return SAM(FedDyn(mu, scale="none", duals="active"), rho, normalise=False, share=alpha)

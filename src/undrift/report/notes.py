@@ -127,8 +127,9 @@ def _flatters(run: Run) -> str:
         100 * size / sum(labels.test) for labels in run.imbalanced for size in labels.test if size
     ]
     return (
-        f" Accuracy flatters models that favour large classes, which here have {min(shares):.2g} to"
-        f" {max(shares):.2g} % of the test samples; balanced accuracy is the mean over the classes."
+        f" The classes have {min(shares):.2g} to {max(shares):.2g} % of the test samples, so"
+        " accuracy flatters models that favour the large ones; balanced accuracy is the mean of the"
+        " accuracies on each class."
     )
 
 

@@ -200,7 +200,8 @@ class RunFolder:
         }
         if "code" in self.facts:
             here["code"] = {place: str(own.path(place)) for place in self.facts["code"]}
-        bits = arithmetic.facts() | {"engine": session.get("rounding", "")}
+        engine = session.get("rounding", "") + (", mixed machines" if session.get("mixed") else "")
+        bits = arithmetic.facts() | {"engine": engine}
         self.sessions.append(here | session | {"arithmetic": bits})
         self._write(RunFile.ENVIRONMENT, self.sessions)
         self.log(f"session {len(self.sessions)} begins: {session.get('engine')}")

@@ -117,6 +117,7 @@ def run(
             return
         chosen, prepared = _engine(files, wanted, first, experiment)
         hints = [] if files.sessions else [first[1].note, *experiment.advice(first[1])]
+        session |= {"mixed": True} if prepared.mixed else {}
         note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
         yield Event("start", note=prepared.about)
         for one in filter(None, (note, *hints)):
@@ -302,7 +303,7 @@ class TrialRun:
         else:
             self._save(trial, state)
             folder, clients = self.files.folder, trial.meter.clients
-            if trial.meter.personal or trial.data.own_tests:
+            if trial.meter.of_clients:
                 write_clients(folder / RunFile.CLIENTS, self.place, clients.table(state))
             if trial.data.held_out:
                 write_clients(folder / RunFile.VALIDATION, self.place, clients.validation(state))
