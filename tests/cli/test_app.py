@@ -23,6 +23,12 @@ from undrift.training.work import Local
 QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
 
 
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than the rest of a short run."""
+    monkeypatch.setattr("undrift.report.figures._plan", lambda run: {})
+
+
 def compare(*arguments: str) -> None:
     main(["compare", *arguments])
 
@@ -81,6 +87,7 @@ def test_test_samples_is_another_name_of_test_subset(capsys: pytest.CaptureFixtu
     assert "test_subset = 70\n" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_another_target_is_reported_without_training_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +109,7 @@ def test_a_task_of_an_array_job_runs_one_seed_of_a_file(
     assert Experiment.from_toml(file).seeds == (12,)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = []
     for name in ("a", "b"):
@@ -142,6 +150,7 @@ def test_your_own_table_from_file_to_report(
     assert "the data have changed since run began" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_algorithms_see_the_same_cohorts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,6 +244,7 @@ def test_list(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["about"] for row in rows)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_when_all_trials_diverge_the_exit_code_is_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

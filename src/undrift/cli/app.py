@@ -61,7 +61,7 @@ COMMANDS = {
         "prune:prune",
         "Remove checkpoints that are not needed; results, models and reports stay.",
     ),
-    "rm": ("rm:rm", "Remove runs, with all that belongs to them."),
+    "rm": ("rm:rm", "Remove runs, studies and sweeps, with all that belongs to them."),
     "report": (
         "report:report",
         "Make one page, figures and tables of one or several run directories.",
