@@ -49,6 +49,9 @@ SESSIONS = {
     "export": "runs/first --algorithm AdaBest --seed 0 --out model.safetensors",
     "new": "algorithm Half",
     "check": "./half.py:Half",
+    "conform": "./examples/own_adapter.py:Mine --method scaffold",
+    "deploy init": "hospital",
+    "deploy keys": "hospital --nodes 3 --host fl.example.org",
     "prune": "--all runs/first",
     "rm": "runs/second --yes",
 }
@@ -60,6 +63,11 @@ SILENT = {
     "data fetch": "needs the network",
     "paper collect": "needs runs; it prints what `paper run` does at its end",
     "paper verify": "needs the data of the papers",
+    "deploy check": "three minutes; its page tells what it prints",
+    "deploy serve": "it serves devices, until the experiment is done",
+    "deploy join": "it runs on a device, until Ctrl-C",
+    "deploy status": "needs a deployment that has begun",
+    "deploy forgive": "needs a client that has lost its memory",
 }
 """commands without an example, and why"""
 
