@@ -17,7 +17,9 @@ from undrift.papers.catalogue import items
 from undrift.papers.claims import (
     AGREES,
     DISAGREES,
+    NOT_RUN,
     OTHER,
+    UNCLEAR,
     VERDICTS,
     Claim,
     Scores,
@@ -121,6 +123,8 @@ class Outcome:
                         _scores(there, claim.measure or self.item.main[0]),
                         self.item.tolerance,
                     )
+                    if here.scale != there.scale and verdict.word != NOT_RUN:
+                        verdict = Verdict(UNCLEAR, "its settings were run at different scales")
                     found.append(Judged(claim.title, here, verdict))
         return found
 

@@ -84,7 +84,7 @@ def _item(book: Book, outcome: Outcome) -> str:
     left = price(outcome, book.rates)
     parts = [
         f'<section class="item" id="{escape(item.paper)}-{escape(item.name)}">',
-        f"<h3>{escape(item.source)}</h3>",
+        f"<h3>{escape(item.name)} · {escape(item.source)}</h3>",
         f"<p>{escape(item.claim)}</p>",
         f'<ul class="note">{said}</ul>' if said else "",
         *(_table(grid) for grid in grids(outcome, book.rates)),
