@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test slow check format docs wheel bench bench-peers bench-scale bench-draw conform clean
+.PHONY: help venv demo test slow ray flower check format docs wheel bench bench-peers bench-scale bench-ray bench-draw conform clean
 
 help: ## list the targets
 	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
@@ -33,6 +33,15 @@ test: $(READY) ## run the tests, in parallel
 
 slow: $(READY) ## run the slow tests; UNDRIFT_TEST_DATA names the folder of the real data
 	$(BIN)/pytest -m slow -rs -n auto --maxprocesses 8
+
+ray: $(READY) ## install Ray (240 MB) and run the tests that need it, on loopback
+	@$(BIN)/pip install -qq -c constraints.txt --no-build-isolation -e '.[ray]'
+	$(BIN)/pytest tests/engines/test_ray.py
+
+flower: $(READY) ## install Flower and run the tests that need it, and a deployment on loopback
+	@$(BIN)/pip install -qq -c constraints.txt --no-build-isolation -e '.[flower]'
+	$(BIN)/pytest -n auto --maxprocesses 8 tests/deploy
+	$(BIN)/undrift deploy check
 
 check: $(READY) ## check the format, the lint rules and the types
 	$(BIN)/ruff format --check .
@@ -62,6 +71,9 @@ bench-scale: $(READY) ## measure federations of up to a million clients
 
 conform: $(READY) ## compare other libraries, which it installs first, with the methods
 	@$(BIN)/python -m benchmarks.conform
+
+bench-ray: $(READY) ## measure the Ray engine beside the local one; needs the extra ray
+	@$(BIN)/python -m benchmarks.machines
 
 bench-draw: $(READY) ## draw the figures and tables of docs/speed.md from the results
 	@$(BIN)/python -m benchmarks.draw

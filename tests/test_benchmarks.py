@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as bench
-from benchmarks import draw, tables
+from benchmarks import draw, scaling, tables
 from benchmarks.contestants import RULES, player
 from benchmarks.measure import Sgemm, count_flop
 from benchmarks.peers import __main__ as peers
@@ -191,3 +191,30 @@ def test_peers_that_were_not_measured_keep_their_results(
     assert [row[1] for row in seconds["W2"]] == [2.0] * 4
     assert found["W1"]["runs"].keys() == found["W2"]["runs"].keys()
     assert capsys.readouterr().out.count("| flower 1, 1 thread in 2 actors | 4.000 | 1.00 |") == 2
+
+
+def machines(shipping: float) -> dict[str, Any]:
+    traffic = {"jobs": 8e6, "parts": 1e3, "results": 32e6, "blocks": 8}
+    found = {**MADE, "clients": 10, "traffic": traffic}
+    seconds = {name: [10.0] for name in ("local cpu", "driver cpu", "site cpu")}
+    costs = dict.fromkeys(("round", "block", "MB there", "MB back"), shipping)
+    memories = traffic | {"parts": 40e6, "results": 72e6}
+    return {
+        "shipping": MADE | costs,
+        "W1 FedAvg": found | {"seconds": seconds},
+        "W1 AdaBest": found | {"seconds": seconds, "traffic": memories},
+    }
+
+
+def test_the_model_of_several_machines() -> None:
+    free, dear = (scaling.Round.of(machines(cost), "W1", "AdaBest") for cost in (0.0, 0.1))
+    assert free.there == free.back == 4.0  # MB that a client remembers
+    assert free.sums == 4.0
+    for count in (2, 4, 16, 64):
+        ideal = free.gain(count, 1024, 1e9)
+        assert ideal == pytest.approx(count, rel=0.01) if count <= 16 else ideal <= count
+        assert dear.gain(count, 1024, 1e9) < ideal
+        assert free.gain(count, 10, 1e9) <= 10 / 8  # ten clients on eight cores or more
+    assert free.most(10, 1e9) <= 2
+    assert "W1, AdaBest | 1000" in scaling.scaling_table(machines(0.0))
+    assert "100.00 ms for a block" in scaling.overhead_table(machines(0.1))

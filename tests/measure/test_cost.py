@@ -138,7 +138,7 @@ def test_storage_is_what_a_run_keeps(name: str) -> None:
         ("SCAFFOLD-M", (3, 0), (2, 0), (1, 0), (4, 0), 1),
         ("fedacg", (1, 0), (1, 0), (0, 0), (3, 1), 1),
         ("fedgamma", (2, 0), (2, 0), (1, 0), (3, 0), 2),
-        ("fedspeed", (1, 0), (1, 0), (1, 0), (2, 0), 2),
+        ("fedspeed", (1, 0), (1, 0), (1, 0), (3, 0), 2),
         ("feddc", (2, 0), (2, 0), (2, 0), (4, 0), 1),
         ("fedvarp", (1, 0), (1, 0), (1, 0), (3, 0), 1),
         ("fedau", (1, 0), (1, 1), (0, 2), (2, 0), 1),
@@ -524,3 +524,10 @@ def test_command_shows_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_refuses_a_model_of_nothing() -> None:
     with pytest.raises(UndriftError, match="--parameters 0: must be"):
         command("adabest", parameters=0)
+
+
+def test_what_needs_single_uploads_cannot_be_aggregated_securely(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command("adabest", "mime", "FedGLAD(Krum(fedavg))", json_=True)
+    assert [one["secagg"] for one in json.loads(capsys.readouterr().out)] == ["yes", "yes", "no"]

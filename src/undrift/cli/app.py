@@ -101,6 +101,7 @@ COMMANDS = {
         "cost:cost",
         "Show what algorithms cost; without any, the cost tables of the AdaBest and FedGBO papers.",
     ),
+    "deploy": ("deploy:deploy_app", "Train on real devices, through Flower."),
     "paper": (
         "paper:paper_app",
         "The tables and figures of the papers: claims, budgets, runs and verdicts.",
@@ -110,7 +111,7 @@ COMMANDS = {
     "list": (
         "listing:list_",
         "List algorithms (with their parts and optimisers), data sets, models, partitions, "
-        "samplers or stop rules.",
+        "samplers, stop rules or engines.",
     ),
 }
 """where each command is in `undrift.cli`, and the first sentence of its help"""

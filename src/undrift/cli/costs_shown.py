@@ -44,12 +44,18 @@ class Costs:
         """What is sent and kept, as multiples of n."""
         return {name: _multiples(*size.multiples(self.n)) for name, size in self.sizes.items()}
 
+    @property
+    def secagg(self) -> str:
+        """Whether secure aggregation could hide single uploads: "yes" if the server needs sums."""
+        return "no" if self.algorithm.holistic else "yes"
+
     def data(self) -> dict[str, Any]:
         """As plain data."""
         sizes = {name: size.multiples(self.n) for name, size in self.sizes.items()}
         return {
             "algorithm": repr(self.algorithm),
             **{name: {"vectors": v, "numbers": k} for name, (v, k) in sizes.items()},
+            "secagg": self.secagg,
             **self.bytes,
             **dataclasses.asdict(self.operations),
         }
@@ -61,6 +67,7 @@ class Costs:
         table.add_row("sends", sizes["up"], f"{sizes['down']} to each client")
         table.add_row("keeps", sizes["client_keeps"], sizes["server_keeps"])
         table.add_row("computes", formula(done.client), formula(done.server))
+        table.add_row("secure aggregation", self.secagg)
         console.print(table)
         console.print(LEGEND, style="dim")
 
@@ -70,9 +77,12 @@ def sizes_table(costs: Sequence[Costs]) -> Table:
     rows: list[Row] = []
     for one in costs:
         row: Row = {"algorithm": repr(one.algorithm)}
-        rows.append(row | one.multiples() | one.bytes)
-    about = "n parameters; beside multiples of n, single numbers"
-    return Table("Messages of a client, and memory between rounds", rows, (about,))
+        rows.append(row | one.multiples() | {"secagg": one.secagg} | one.bytes)
+    notes = (
+        "n parameters; beside multiples of n, single numbers",
+        "secagg: whether the server needs sums only, so that secure aggregation can hide uploads",
+    )
+    return Table("Messages of a client, and memory between rounds", rows, notes)
 
 
 def work_table(costs: Sequence[Costs]) -> Table:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,6 @@ from rich.text import Text
 
 from undrift.cli.described import REQUIRED, Described
 from undrift.config import UndriftError, own, unknown
-from undrift.config.choices import ENGINE_NAMES
 from undrift.experiment.registry import GROUPS, algorithm, around_fedavg
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def list_(
 
     Example: undrift list algorithms adabest
 
-    With a name: what it does, its parameters with their defaults and ranges, what an algorithm
-    costs, and the paper. It may be your own, ./mine.py:Half.
+    With a name: what it does, its parameters with their defaults, ranges and what `undrift tune`
+    searches, what an algorithm costs, and the paper. It may be your own, ./mine.py:Half.
 
     Parameters
     ----------
@@ -88,15 +88,10 @@ def _kind_of(name: str) -> str:
     if any(own.references(name)):
         return "algorithms"
     for kind in KINDS:
-        if _fold(name) in map(_fold, _names(kind)):
+        if _fold(name) in map(_fold, known(kind)):
             return kind
-    names = [one for kind in KINDS for one in _names(kind)]
+    names = [one for kind in KINDS for one in known(kind)]
     raise UndriftError(unknown("kind or name", name, [*KINDS, *names], KINDS))
-
-
-def _names(kind: str) -> Iterable[str]:
-    """The names of a kind, without importing torch."""
-    return ENGINE_NAMES if kind == "engines" else known(kind)
 
 
 def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:
@@ -106,8 +101,7 @@ def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:
 def _list(kind: str, json_: bool) -> None:
     groups = {
         group: [
-            Described.of(name, thing)
-            for name, thing in sorted(names.items(), key=lambda one: one[0].lower())
+            _short(name, names) for name, _ in sorted(names.items(), key=lambda one: one[0].lower())
         ]
         for group, names in _groups(kind).items()
     }
@@ -135,6 +129,13 @@ def _list(kind: str, json_: bool) -> None:
     console.print(f"undrift list {kind} NAME: all about one of them", style="dim")
 
 
+def _short(name: str, names: Mapping[str, Callable[..., Any]]) -> Described:
+    """What there is to say of a name; of a second name, whose it is."""
+    about = Described.of(name, names[name])
+    first = next(one for one, thing in names.items() if thing is names[name])
+    return about if first == name else replace(about, description=f"Another name of {first}.")
+
+
 def _describe(kind: str, name: str, json_: bool) -> None:
     found = own.REFERENCE.fullmatch(name)
     if found:
@@ -153,10 +154,12 @@ def _describe(kind: str, name: str, json_: bool) -> None:
     console.print(name, style="bold")
     console.print(about.description or "There is no docstring.")
     if about.parameters:
-        table = Table("parameter", "default", "values", box=None, pad_edge=False)
+        tuned = any(one.tune for one in about.parameters)
+        heads = ("parameter", "default", "values", *(["tuned over"] if tuned else []))
+        table = Table(*heads, box=None, pad_edge=False)
         for one in about.parameters:
             default = "must be given" if one.default is REQUIRED else repr(one.default)
-            table.add_row(*map(Text, (one.name, default, one.values)))
+            table.add_row(*map(Text, (one.name, default, one.values, one.tune)[: len(heads)]))
         console.print()
         console.print(table)
     if costs:

@@ -41,8 +41,8 @@ class Options:
     data_dir: Path | None = None
     """Folder with the data set's files; without this option they are downloaded."""
     engine: str = "auto"
-    """Where clients run: compiled, threads, sequential, or auto for the fastest of them; or with
-    settings, such as "Compiled(workers=2)" (undrift list engines)."""
+    """Where clients run: compiled, threads, sequential, or auto for the fastest of them on one
+    machine; "Ray(address='auto')" for several machines, never for one (undrift list engines)."""
     workers: Whole | None = None
     """Clients that run side by side; one for each core if not given."""
     save_every: float = SAVE_EVERY

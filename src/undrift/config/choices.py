@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-ENGINE_NAMES = ("Auto", "Compiled", "Threads", "Sequential")
-
 Convention = Literal["paper", "prose", "exact_ops"]
 """How FedGBO's local steps are counted: as in its Table 9, as in its text, or exactly."""
 

@@ -66,6 +66,11 @@ def load(place: str, name: str) -> Any:
     return wanted
 
 
+def modules() -> list[ModuleType]:
+    """The modules of users' own code."""
+    return [one for one in _modules.values() if one.__name__.partition(".")[0] != "undrift"]
+
+
 def normal(place: str) -> str:
     """One spelling for a file: ./mine.py for mine.py, with slashes."""
     place = place.strip()

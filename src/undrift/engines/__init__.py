@@ -4,15 +4,21 @@ from dataclasses import replace
 from functools import cache
 
 from undrift.config import UndriftError
-from undrift.config.choices import ENGINE_NAMES
 from undrift.config.expressions import parse
 from undrift.engines.auto import Auto
 from undrift.engines.base import Engine, Prepared
 from undrift.engines.compiled import Compiled
+from undrift.engines.ray.engine import Ray
 from undrift.engines.sequential import Sequential
 from undrift.engines.threads import Threads
 
-ENGINES = dict(zip(ENGINE_NAMES, (Auto, Compiled, Threads, Sequential), strict=True))
+ENGINES = {
+    "Auto": Auto,
+    "Compiled": Compiled,
+    "Threads": Threads,
+    "Sequential": Sequential,
+    "Ray": Ray,
+}
 
 
 def engine(given: str | Engine, workers: int | None = None) -> Engine:
@@ -23,7 +29,7 @@ def engine(given: str | Engine, workers: int | None = None) -> Engine:
     made = parse(given, ENGINES, "engine") if isinstance(given, str) else given
     if not isinstance(made, Engine):
         raise UndriftError(f"{given!r} is not an engine; give one of {', '.join(ENGINES)}")
-    if workers is None or not isinstance(made, Auto | Threads):
+    if workers is None or not isinstance(made, Auto | Threads | Ray):
         return made
     if made.workers is not None:
         raise UndriftError(f"{made!r} has its workers; leave out workers={workers}")
@@ -42,6 +48,7 @@ __all__ = [
     "Compiled",
     "Engine",
     "Prepared",
+    "Ray",
     "Sequential",
     "Threads",
     "engine",

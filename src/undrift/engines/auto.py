@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from undrift.config import Config, whole
 from undrift.data.federated import FederatedData
 from undrift.engines.base import A, B, ClientJob, Clients, InProcess, Prepared, Sums
 from undrift.engines.compiled import Compiled
 from undrift.engines.sequential import Sequential
-from undrift.training.task import Task
-from undrift.training.trainer import ClientResult, Trainer
 from undrift.training.work import Local
+
+if TYPE_CHECKING:
+    from undrift.training.task import Task
+    from undrift.training.trainer import ClientResult, Trainer
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, TypeVar, runtime_checkable
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from undrift.config import Config, UndriftError
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
-from undrift.keyed import Keyed
-from undrift.training.task import Task
-from undrift.training.trainer import ClientResult, Trainer, Work
+from undrift.later import Tensor, np, torch
 from undrift.training.work import Local
+
+if TYPE_CHECKING:
+    from undrift.training.task import Task
+    from undrift.training.trainer import ClientResult, Trainer, Work
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -31,10 +29,12 @@ class Prepared:
 
     rounding  kind of arithmetic of its local steps; results of the two kinds differ in rounding
     about     a line for users: how many workers, and if not compiled, why
+    mixed     whether it runs on machines that may round differently from each other
     """
 
     rounding: Rounding
     about: str
+    mixed: bool = False
 
 
 class Clients(Protocol):
@@ -79,7 +79,7 @@ class Sums(Protocol):
         ...
 
 
-ClientJob = Callable[[Trainer, tuple[Work, Struct]], ClientResult]
+ClientJob: TypeAlias = "Callable[[Trainer, tuple[Work, Struct]], ClientResult]"
 
 
 @runtime_checkable
@@ -164,13 +164,15 @@ def typical_batch(data: FederatedData, local: Local) -> tuple[Tensor, Tensor] | 
     return data.batch(rows)
 
 
-@torch.no_grad()
 def refuse_misfit(task: Task, data: FederatedData, inputs: Tensor, targets: Tensor) -> None:
     """Raise if the model cannot read the inputs, or the loss broadcasts outputs against targets."""
+    from undrift.keyed import Keyed
+
     inputs, targets = inputs[:2], targets[:2]
     twin = task.replica()  # calling the model may change it
     twin.model.eval()
-    with Keyed(torch.Generator(task.x0.device)), warnings.catch_warnings():
+    generator = torch.Generator(task.x0.device)
+    with torch.no_grad(), Keyed(generator), warnings.catch_warnings():
         warnings.filterwarnings("error", "Using a target size")
         try:
             outputs = twin.model(inputs)

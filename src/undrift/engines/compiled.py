@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from torch import Tensor
-
 from undrift.engines.base import Prepared
-from undrift.engines.native.trainer import CompiledTrainer
 from undrift.engines.threads import Threads
-from undrift.keyed import Keyed
-from undrift.training.task import Task
-from undrift.training.trainer import Trainer
+from undrift.later import Tensor
+
+if TYPE_CHECKING:
+    from undrift.training.task import Task
+    from undrift.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,6 @@ class Compiled(Threads):
 
     Models and algorithms that cannot be traced run as in `Threads`.
     """
-
-    trainer: ClassVar[type[Trainer]] = CompiledTrainer
 
     def _how(self, task: Task, inputs: Tensor, targets: Tensor) -> Prepared:
         if task not in self._known:
@@ -36,6 +33,11 @@ class Compiled(Threads):
             )
         return self._known[task]
 
+    def _trainer(self, task: Task) -> Trainer:
+        from undrift.engines.native.trainer import CompiledTrainer
+
+        return CompiledTrainer(task)
+
     @cached_property
     def _known(self) -> WeakKeyDictionary[Task, Prepared]:
         return WeakKeyDictionary()
@@ -43,6 +45,9 @@ class Compiled(Threads):
 
 def obstacle(task: Task, inputs: Tensor, targets: Tensor) -> str | None:
     """Why local steps on batches like this one cannot be traced; None if they can."""
+    from undrift.engines.native.trainer import CompiledTrainer
+    from undrift.keyed import Keyed
+
     trainer = CompiledTrainer(task.replica())
     # In Python first: an error there is the model's, not the tracer's.
     for gradient in trainer.task.gradient, trainer.gradient:

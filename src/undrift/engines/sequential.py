@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from undrift.engines.base import A, B, InProcess, Prepared
-from undrift.training.task import Task
-from undrift.training.trainer import Trainer
+from undrift.later import Tensor
+
+if TYPE_CHECKING:
+    from undrift.training.task import Task
+    from undrift.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -20,5 +22,7 @@ class Sequential(InProcess):
         return Prepared("python", "one client after another, in Python")
 
     def map(self, job: Callable[[Trainer, A], B], task: Task, items: Iterable[A]) -> Iterator[B]:
+        from undrift.training.trainer import Trainer
+
         trainer = Trainer(task)
         return (job(trainer, item) for item in items)

@@ -13,16 +13,16 @@ from functools import cached_property
 from itertools import islice
 from operator import length_hint
 from queue import SimpleQueue
-from typing import ClassVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
-
-import torch
-from torch import Tensor
 
 from undrift.config import whole
 from undrift.engines.base import A, B, InProcess, Prepared
-from undrift.training.task import Task
-from undrift.training.trainer import Trainer
+from undrift.later import Tensor, torch
+
+if TYPE_CHECKING:
+    from undrift.training.task import Task
+    from undrift.training.trainer import Trainer
 
 BLOCK_SECONDS, LARGEST = 0.008, 16
 """A worker takes clients in blocks of about 8 ms, at most 16, to amortise scheduling."""
@@ -40,8 +40,6 @@ class Threads(InProcess):
     """
 
     workers: int | None = whole(None, ge=1, optional=True)
-
-    trainer: ClassVar[type[Trainer]] = Trainer
 
     @cached_property
     def count(self) -> int:
@@ -100,12 +98,18 @@ class Threads(InProcess):
     def _trainers(self) -> WeakKeyDictionary[Task, SimpleQueue[Trainer]]:
         return WeakKeyDictionary()
 
+    def _trainer(self, task: Task) -> Trainer:
+        """A worker's trainer."""
+        from undrift.training.trainer import Trainer
+
+        return Trainer(task)
+
     def _free(self, task: Task) -> SimpleQueue[Trainer]:
         """The trainers of a task that are free."""
         if task not in self._trainers:
             self._trainers[task] = SimpleQueue()
             for _ in range(self.count):
-                self._trainers[task].put(self.trainer(task.replica()))
+                self._trainers[task].put(self._trainer(task.replica()))
         return self._trainers[task]
 
 

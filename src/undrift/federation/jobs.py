@@ -49,7 +49,8 @@ class SurveyJob:
     def __call__(self, trainer: Trainer, item: tuple[Work, Struct]) -> ClientResult:
         work, me = item
         up = client_survey(self.algorithm, trainer, work, self.down, me, self.buffers)
-        return ClientResult(up, me, self.buffers, record=up, bytes_up=nbytes(up), bad=first_bad(up))
+        bad = first_bad(up)
+        return ClientResult(up, Struct(), self.buffers, record=up, bytes_up=nbytes(up), bad=bad)
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,10 @@ class TrainJob:
     def at_once(self, trainer: Trainer, items: Sequence[tuple[Work, Struct]]) -> list[ClientResult]:
         """The same for several clients in one call, to amortise its overhead."""
         got = client_rounds(self.algorithm, trainer, items, self.down, self.buffers)
-        return [self._receive(one, trainer.task.groups) for one in got]
+        return [self.receive(one, trainer.task.groups) for one in got]
 
-    def _receive(self, got: ClientResult, groups: tuple[int, ...]) -> ClientResult:
+    def receive(self, got: ClientResult, groups: tuple[int, ...]) -> ClientResult:
+        """The result with what the server needs of it."""
         record = self.algorithm.receive(self.server, got.up, groups)
         delta: Tensor = got.up.delta
         square = float(delta @ delta)
