@@ -104,12 +104,15 @@ def page(results: dict[str, Any]) -> str:
         if not deviating:
             continue
         first = next((f for f in deviating if f["probe"] != "states"), deviating[0])
+        told = first.get("note") or (
+            f"in round {first['round']}, {first['quantity']} is off by {first['gap']:.2g}. "
+            f"By definition: {first['equation']}"
+        )
         lines += [
             f"**{one['library']} {one['version']}, {one['method']}**"
             + (f" ({one['setting']})" if one["setting"] else ""),
             "",
-            f"- {first['probe']}: in round {first['round']}, {first['quantity']} is off by "
-            f"{first['gap']:.2g}. Expected: {first['equation']}",
+            f"- {first['probe']}: {told}",
         ]
         if not one["guesses"]:
             lines.append("- No known difference reproduces the numbers.")

@@ -168,7 +168,7 @@ ADAPTERS = {
     "fedavgm: server sgd(momentum)": FedAvgM,
     "fedadam: server adam": FedAdam,
     "fedyogi: server yogi": FedYogi,
-    "fedadagrad: server adagrad(initial_accumulator_value=eps**2)": FedAdagrad,
+    "fedadagrad: server adagrad": FedAdagrad,
     "mimelite(weights='samples', form='heavy_ball')": MimeLite,
     "mime(weights='samples', form='heavy_ball')": Mime,
 }

@@ -204,6 +204,18 @@ def test_a_deviation_has_round_quantity_equation_and_numbers() -> None:
         report.check()
 
 
+def test_what_is_not_finite_deviates_and_is_valid_json() -> None:
+    class Nothing(PlainScaffold):
+        def round(self, *given: Any, **more: Any) -> Any:
+            return super().round(*given, **more) * np.nan
+
+    report = conform(Nothing, "scaffold", probes=["permutation", "unequal steps"])
+    assert [one.outcome for one in report.findings] == ["deviates"] * 2
+    shown = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert shown["findings"][1]["found"] == [None] * 3
+    assert "off by inf" in str(report)
+
+
 def test_an_adapter_may_lack_states_and_dropouts_or_decline() -> None:
     class Small:
         def start(self, x0: Any, clients: Any) -> None:

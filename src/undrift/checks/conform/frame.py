@@ -21,7 +21,7 @@ class Rule:
     """FedAvg, and the frame of all others."""
 
     equations: ClassVar[Mapping[str, str]] = {"x": "x ← x − η_g Σ_P w_i g_i,  w_i = n_i / Σ_P n_j"}
-    """quantity → how it is defined; all but x and y are states"""
+    """quantity → how it is defined; all but x are states"""
     settings: ClassVar[Mapping[str, float]] = {}
     """what `start` must take, with the values that are used"""
     optional: ClassVar[Mapping[str, float]] = {"server_lr": 0.7}
@@ -68,7 +68,7 @@ class Rule:
 
     @classmethod
     def state_names(cls) -> list[str]:
-        return [name for name in cls.equations if name not in ("x", "y")]
+        return [name for name in cls.equations if name != "x"]
 
     # what methods and mistakes change
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -87,7 +88,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"ok": self.ok}
+        return {name: _plain(value) for name, value in asdict(self).items()} | {"ok": self.ok}
 
     def __str__(self) -> str:
         lines = [f"{self.method}, probe by probe (tolerance {self.tolerance:g}):"]
@@ -108,6 +109,15 @@ class Report:
         if not self.guesses and any(one.outcome == "deviates" for one in self.findings):
             lines.append("no known mistake reproduces the numbers, nor do two or three together")
         return lines
+
+
+def _plain(value: Any) -> Any:
+    """The same with None for what JSON cannot hold: NaN and infinity."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(values: list[float] | None) -> str:

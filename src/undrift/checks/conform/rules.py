@@ -22,7 +22,9 @@ class FedAvg(Rule):
 class FedProx(Rule):
     """Pull towards x: a local loss of L_i(y) + (mu/2) ||y − x||²."""
 
-    equations: ClassVar = {**Rule.equations, "y": "y ← y − η (∇L_i(y) + μ (y − x))"}
+    equations: ClassVar = {
+        "x": "x ← x − Σ_P w_i g_i,  w_i = n_i / Σ_P n_j,  y ← y − η (∇L_i(y) + μ (y − x))"
+    }
     settings: ClassVar = {"mu": 0.3}
     optional: ClassVar = {}
     neutral: ClassVar = {"mu": 0.0}

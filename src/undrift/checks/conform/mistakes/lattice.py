@@ -1,7 +1,8 @@
 """Mistakes as versions of a rule's pieces, and the sets of them that can be made together.
 
-The sentence of a mistake completes "the numbers are those of the reference with ...". All of them
-were found in public implementations or in their issue trackers.
+The sentence of a mistake completes "the numbers are those of the reference with ...". They were
+collected from public implementations and issue trackers, with their nearest relatives. Some are
+documented choices: what is called a mistake here is any difference from the method.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class PlainWork(FedNova):
 
 @of(FedNova)
 class TimesPopulation(FedNova):
-    """updates multiplied by N/|P| once too often."""
+    """a further factor N/|P| of the updates."""
 
     def work(self) -> float:
         return super().work() * self.N() / len(self.P)
@@ -277,7 +277,7 @@ class BiasCorrectedRate(FedAdam):
 
 @of(FedAdam)
 class BiasCorrectedRateLate(BiasCorrectedRate):
-    """a step size √(1 − β₂ᵗ⁺¹)/(1 − β₁ᵗ⁺¹) η_g, a bias correction by one round too many."""
+    """a step size √(1 − β₂ᵗ⁺¹)/(1 − β₁ᵗ⁺¹) η_g, a bias correction with t + 1 for t."""
 
     ahead = 1
 
