@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test slow ray check format docs wheel bench bench-peers bench-scale bench-ray bench-draw clean
+.PHONY: help venv demo test slow ray flower check format docs wheel bench bench-peers bench-scale bench-ray bench-draw conform clean
 
 help: ## list the targets
 	@echo "usage: make [target]    (PYTHON=python3.12 chooses the interpreter)"
@@ -38,6 +38,11 @@ ray: $(READY) ## install Ray (240 MB) and run the tests that need it, on loopbac
 	@$(BIN)/pip install -qq -c constraints.txt --no-build-isolation -e '.[ray]'
 	$(BIN)/pytest tests/engines/test_ray.py
 
+flower: $(READY) ## install Flower and run the tests that need it, and a deployment on loopback
+	@$(BIN)/pip install -qq -c constraints.txt --no-build-isolation -e '.[flower]'
+	$(BIN)/pytest -n auto --maxprocesses 8 tests/deploy
+	$(BIN)/undrift deploy check
+
 check: $(READY) ## check the format, the lint rules and the types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -63,6 +68,9 @@ bench-peers: $(READY) ## measure undrift beside other simulators, which it insta
 
 bench-scale: $(READY) ## measure federations of up to a million clients
 	@$(BIN)/python -m benchmarks.scale
+
+conform: $(READY) ## compare other libraries, which it installs first, with the methods
+	@$(BIN)/python -m benchmarks.conform
 
 bench-ray: $(READY) ## measure the Ray engine beside the local one; needs the extra ray
 	@$(BIN)/python -m benchmarks.machines

@@ -26,6 +26,9 @@ from undrift.experiment.registry import GROUPS, OPTIMISERS, algorithm
 from undrift.federation.sampling import SAMPLERS
 from undrift.measure.stopping import STOPS
 from undrift.models import MODELS
+from undrift.papers.catalogue import PAPERS
+from undrift.papers.judging import Book, summary
+from undrift.papers.tables import paper_markdown
 
 project, author, release = "undrift", "The undrift authors", undrift.__version__
 project_copyright = author
@@ -122,8 +125,18 @@ def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Let pages list what there is."""
     if page == "reference/commands":
         source[0] += commands()
+    elif page == "papers":
+        source[0] += verdicts()
     elif page.startswith("reference/") or page == "howto/index":
         source[0] = app.builder.templates.render_string(source[0], KINDS)
+
+
+def verdicts() -> str:
+    """What came out of the papers' tables and figures."""
+    book = Book.read()
+    lines = "".join(f"- {line}\n" for line in summary(book.counts))
+    made = [re.sub(r"^#", "###", paper_markdown(book, paper), flags=re.M) for paper in PAPERS]
+    return "\n".join([lines, *made])
 
 
 def commands() -> str:

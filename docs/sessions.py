@@ -37,6 +37,10 @@ SESSIONS = {
     "tune": "fedavg --over local.lr=0.03,0.1,0.3 --search grid --rounds 20 --out runs/tuned",
     "sweep": "fedprox --over FedProx.mu=0.01,0.1,1 --rounds 20 --seeds 1 --out runs/swept",
     "cost": "adabest scaffold --parameters 91226",
+    "paper list": "adabest/table*",
+    "paper show": "fedgbo/table9",
+    "paper run": "fedglad/figure5 --cells mnist --scale smoke",
+    "paper report": "fedgbo/table4",
     "data list": "",
     "data where": "",
     "data show": "digits",
@@ -45,6 +49,9 @@ SESSIONS = {
     "export": "runs/first --algorithm AdaBest --seed 0 --out model.safetensors",
     "new": "algorithm Half",
     "check": "./half.py:Half",
+    "conform": "./examples/own_adapter.py:Mine --method scaffold",
+    "deploy init": "hospital",
+    "deploy keys": "hospital --nodes 3 --host fl.example.org",
     "prune": "--all runs/first",
     "rm": "runs/second --yes",
 }
@@ -54,6 +61,13 @@ SILENT = {
     "demo": "about a minute; it prints what `compare` does",
     "watch": "a page in the browser, until Ctrl-C",
     "data fetch": "needs the network",
+    "paper collect": "needs runs; it prints what `paper run` does at its end",
+    "paper verify": "needs the data of the papers",
+    "deploy check": "three minutes; its page tells what it prints",
+    "deploy serve": "it serves devices, until the experiment is done",
+    "deploy join": "it runs on a device, until Ctrl-C",
+    "deploy status": "needs a deployment that has begun",
+    "deploy forgive": "needs a client that has lost its memory",
 }
 """commands without an example, and why"""
 

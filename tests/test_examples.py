@@ -16,6 +16,7 @@ SAYS = {
     "own_part": "Averaged(AdaBest(mu=0.02, beta=0.9), decay=0.9): last 9",
     "own_sampler": "Nights(clients=5, zones=20): ",
     "own_dataset": "AdaBest(mu=0.02, beta=0.96): ",
+    "own_adapter": "the numbers are those of the reference with K = epochs instead of local steps",
 }
 """how the last line of each begins"""
 

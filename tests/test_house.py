@@ -29,7 +29,7 @@ ROOMS = [
     *("_version", "later", "config", "system", "rng", "arithmetic", "keyed"),
     *("core", "vectors", "optim", "algorithms", "parts"),
     *("data", "models", "training", "engines", "federation"),
-    *("measure", "experiment", "runs", "report", "tune", "checks", "papers", "cli"),
+    *("measure", "experiment", "runs", "report", "tune", "checks", "papers", "deploy", "cli"),
 ]
 """the rooms of the package and its loose modules, lower ones first"""
 

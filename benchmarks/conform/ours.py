@@ -8,10 +8,8 @@ import numpy as np
 from torch import nn
 
 import undrift
-from undrift.engines import Compiled
 
 LIBRARY, PACKAGE = "undrift", "undrift"
-ENGINE = Compiled(1)
 
 TEXTS = {
     "fedavg": "ServerOpt(FedAvg(), SGD(lr={server_lr}))",
@@ -62,7 +60,6 @@ class Ours:
             start=self.x0,
             lr=first,
             lr_decay=second / first,
-            engine=ENGINE,
         )
         return self.last.x
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 import undrift
+from benchmarks.conform import __main__ as matrix
 from benchmarks.conform import ours
 from undrift import NonConforming, UndriftError, conform
 from undrift.checks.conform import METHODS, PROBES
+from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.guess import gap, pairs
 from undrift.checks.conform.mistakes import Mistake, made, mistakes
 from undrift.checks.conform.probes import CHANGING, LATE, problem
 from undrift.checks.conform.problem import play
-from undrift.checks.conform.rules import Rule, method
+from undrift.checks.conform.rules import method
 from undrift.cli.app import main
-from undrift.engines import Sequential
 
 MISTAKES = [(name, one) for name, rule in METHODS.items() for one in mistakes(rule)]
 COMMON = set(mistakes(METHODS["fedavg"]))
@@ -33,12 +34,11 @@ def row(name: str, mistake: Mistake) -> Any:
 
 
 @pytest.mark.parametrize("text", ours.ADAPTERS)
-def test_our_own_algorithms_conform(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_algorithms_conform(text: str) -> None:
     """On a problem in which all that probes change is changed at once.
 
     This is also the check of the reference: two accounts of each method agree.
     """
-    monkeypatch.setattr(ours, "ENGINE", Sequential())
     rule = method(text)
     everything = replace(
         problem((9, 3, 24, 6, 12)),
@@ -196,11 +196,11 @@ def test_a_deviation_has_round_quantity_equation_and_numbers() -> None:
     found = {one.probe: one for one in report.findings}
     assert found["identical clients"].outcome == "passes"  # where controls cancel
     states = found["states"]
-    assert (states.round, states.quantity) == (1, "c")
-    assert states.equation == "c ← c + (1/N) Σ_P Δc_i"
+    assert (states.round, states.quantity) == (1, "c_i of client 0")
+    assert states.equation == "c_i ← c_i − c + (x − y_i) / (K_i η)"
     np.testing.assert_allclose(states.found, -np.array(states.expected))
     assert found["changing cohorts"].round == 2
-    with pytest.raises(NonConforming, match="y − x for x − y in the new control variate"):
+    with pytest.raises(NonConforming, match="y − x for x − y, in the new control variate"):
         report.check()
 
 
@@ -317,3 +317,31 @@ def test_what_is_no_adapter(name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_public_name() -> None:
     assert undrift.conform is conform
+
+
+def test_the_page_shows_the_committed_results() -> None:
+    results = json.loads((Path(matrix.__file__).parent / "results.json").read_text("utf-8"))
+    libraries = {some[0]["library"]: some for some in results["reports"].values()}
+    assert len(libraries) >= 5
+    assert all(report["ok"] for report in libraries["undrift"])
+    assert {report["method"] for report in libraries["undrift"]} == set(ours.ADAPTERS)
+    assert f"\n{matrix.page(results)}<!-- /results -->" in matrix.PAGE.read_text("utf-8")
+
+
+def test_results_of_libraries_that_did_not_run_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, shown = tmp_path / "results.json", tmp_path / "conform.md"
+    shown.write_text("<!-- results -->\n<!-- /results -->", "utf-8")
+    monkeypatch.setattr(matrix, "PAGE", shown)
+    report = conform(lambda: PlainScaffold("sign"), "scaffold").to_dict()
+    for script, setting in (("flower", "one"), ("ours", "two"), ("ours", "three")):
+        facts = {"library": script, "version": "1", "setting": setting}
+        monkeypatch.setattr(matrix, "run", lambda *_, facts=facts: [report | facts])
+        monkeypatch.setattr("benchmarks.peers.__main__.install", lambda *_: None)
+        monkeypatch.setattr("sys.argv", ["conform", "--only", script, "--out", str(out)])
+        matrix.main()
+    assert list(json.loads(out.read_text("utf-8"))["reports"]) == ["ours", "flower"]
+    text = shown.read_text("utf-8")
+    assert "| ours 1 | scaffold (three) | ✓ |" in text
+    assert "All numbers are those of the reference with the opposite sign" in text

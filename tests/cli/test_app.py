@@ -325,7 +325,7 @@ def test_signs_that_a_stream_lacks_become_question_marks(
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
     main(["list", "algorithms"])
-    assert b"? 1/max(||?_k ? mean ?||, 1e-12)" in written.getvalue()
+    assert b"? 1/max(||?_k ? mean ?||," in written.getvalue()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")

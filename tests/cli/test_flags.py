@@ -66,6 +66,23 @@ def test_run_says_how_to_set_it(
     assert says in said(capsys, "run", DEMO, *flags)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["extend", "RUN", "--lr", "0.2"], "`undrift run RUN/experiment.toml --set local.lr=0.2`"),
+        (["extend", "RUN", "--momentum=0.9"], "wrap the algorithm"),
+        (["resume", "RUN", "--rounds", "30"], "`undrift extend RUN --rounds 30`"),
+        (["resume", "RUN", "--epochs", "2"], "--set local.epochs=2` begins another run"),
+        (["cost", "fedavg", "--model", "Linear()"], "--parameters N adds bytes"),
+        (["cost", "fedavg", "--lr", "1"], "Unknown option: --lr"),
+    ],
+)
+def test_commands_on_runs_say_what_to_do_instead(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in said(capsys, *arguments)
+
+
 def test_other_commands_do_not_speak_of_experiments(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "ls", "--alpha", "0.1").endswith("Unknown option: --alpha.")
 

@@ -101,7 +101,7 @@ def test_data_from_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--partition", "Dirichlet(clients=5)"], "alpha"),
         (["--figure", "picture.bmp"], "must end in .png"),
         (["--figure", "no/such/folder/picture.png"], "No such file"),
-        (["--save", "no/such/folder/file"], "cannot write"),
+        (["--save", "no/such/folder/file"], "cannot be written"),
         (["--seed", "-1"], "whole number >= 0"),
     ],
 )

@@ -210,6 +210,25 @@ def test_show(tmp_path: Path, capsys: Shown) -> None:
     assert re.search(r"metrics\.jsonl +one row per algorithm", shown)
 
 
+def test_show_leaves_out_columns_rather_than_cutting_names(
+    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(make_run(tmp_path, labels={A: "FedAvg", B: "AdaBest(mu=0.02)"}))
+    monkeypatch.setenv("COLUMNS", "40")
+    main(["show", folder])
+    out = capsys.readouterr().out
+    assert "AdaBest(mu=0.02)   85.00 ± 7.07" in out
+    assert "Not shown at this width:" in out
+
+
+def test_verify_says_what_is_no_run(tmp_path: Path, capsys: Shown) -> None:
+    (tmp_path / "models").mkdir()
+    for place in (tmp_path, tmp_path / "nowhere"):
+        fails("verify", str(place), code=1)
+        said = f"{place}: is not a run directory; `undrift ls` lists them\n"
+        assert capsys.readouterr().out == said
+
+
 def test_files_are_told_by_their_names(tmp_path: Path, capsys: Shown) -> None:
     table = "Table(path='far/away/patients.csv', target='readmitted', client='hospital')"
     code = {"./mine/nets.py": "e56ac3" + "0" * 58, "./b.py": "123456" + "0" * 58}

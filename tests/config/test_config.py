@@ -131,7 +131,7 @@ def test_configs_are_frozen() -> None:
         ("Scafold()", ["did you mean 'SCAFFOLD'?"]),
         ("fedgald+fedavg", ["did you mean 'FedGLAD'?"]),
         ("ServerOpt(FedAvg(), Adm())", ["did you mean 'Adam'?"]),
-        ("qqqq", ["'qqqq'", "known: AdaBest"]),
+        ("qqqq", ["'qqqq'", "known: ", "AdaBest"]),
         ("AdaBest(mue=0.1)", ["AdaBest", "'mue'", "did you mean 'mu'?", "beta"]),
         ("fedglad(gama=0.1)+fedavg", ["FedGLAD", "did you mean 'gamma'?"]),
         ("FedAdam(bta2=0.9)", ["'bta2'", "did you mean 'beta2'?"]),

@@ -167,7 +167,7 @@ def test_files_that_do_not_say_what_they_are(tmp_path):
         Saved(str(path))
     with pytest.raises(UndriftError, match="there is no partition file"):
         Saved(str(tmp_path / "missing"))
-    with pytest.raises(UndriftError, match="cannot write"):
+    with pytest.raises(UndriftError, match="cannot be written"):
         PartitionFile.of(PARTS, LABELS).save(tmp_path / "no" / "folder")
     half = tmp_path / "half.safetensors"
     whole = PartitionFile.of(PARTS, LABELS).save(tmp_path / "whole.safetensors")

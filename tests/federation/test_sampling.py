@@ -17,6 +17,7 @@ from undrift.federation.sampling import (
     AdaFL,
     Bernoulli,
     Explicit,
+    OneClass,
     RoundRobin,
     Sampler,
     Uniform,
@@ -239,3 +240,12 @@ def test_a_cohort_has_a_whole_number_of_clients(make: type, clients: object) -> 
 def test_a_rate_is_a_probability(rate: float) -> None:
     with pytest.raises(UndriftError, match="rate must be a number > 0 and <= 1"):
         Bernoulli(rate)
+
+
+def test_one_class_draws_the_purest_cohort_once() -> None:
+    labels = np.array([[5, 5], [0, 9], [1, 9], [8, 0], [2, 8], [0, 0]])
+    sampler = OneClass(2, round=3)
+    drawn = [sampler.draw(replace(urn(t), labels=labels)).ids for t in range(1, 6)]
+    assert drawn[2] == (3, 4)  # 100 % and 90 % of the second class
+    others = [Uniform(2).draw(urn(t)).ids for t in range(1, 6)]
+    assert drawn[:2] + drawn[3:] == others[:2] + others[3:]

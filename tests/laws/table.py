@@ -69,7 +69,7 @@ PARTS = [
     "FedHyper(FedAvg())",
     "FedHyper(FedAvg(), bound=5.0, normalise=True)",
     "FedInit(FedAvg(), beta=0.1)",
-    "FedInit(FedAvg(), beta=0.1, form='code')",
+    "FedInit(FedAvg(), beta=0.1, form='paper')",
     "DeltaSGD(FedAvg())",
 ]
 
@@ -116,9 +116,9 @@ COMPOSITIONS = [
     "FedGLAD(MIFA())",
     "IDA(FedVARP())",
     "FedExP(FedAU(cut=2))",
-    "FedInit(Momentum(SCAFFOLD(), alpha=0.5), beta=0.1, form='code')",
-    "FedInit(AdaBest(mu=0.02, beta=0.96), beta=0.1)",
-    "Clip(FedInit(Scaffnew(), beta=0.1, form='code'), norm=1.0)",
+    "FedInit(Momentum(SCAFFOLD(), alpha=0.5), beta=0.1)",
+    "FedInit(AdaBest(mu=0.02, beta=0.96), beta=0.1, form='paper')",
+    "Clip(FedInit(Scaffnew(), beta=0.1), norm=1.0)",
     "FedGLAD(DeltaSGD(SAM(Prox(AdaBest(mu=0.02, beta=0.96), mu=0.1), rho=0.1)))",
 ]
 

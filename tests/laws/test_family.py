@@ -35,8 +35,8 @@ TABLE: list[Row] = [
     ("FedASAM(rho=0.1)", "asam", {}),
     ("FedGamma(rho=0.1)", "fedgamma", {}),
     ("MoFedSAM(alpha=0.3, rho=0.1)", "mofedsam", {"alpha": 0.3}),
-    ("FedSpeed(mu=0.1, rho=0.1)", "fedspeed", {"lam": 10.0}),
-    ("FedSpeed(mu=0.2, form='code')", "sharp_feddyn", {"mu": 0.2, "scale": "none"}),
+    ("FedSpeed(mu=0.1, rho=0.1, form='paper')", "fedspeed", {"lam": 10.0}),
+    ("FedSpeed(mu=0.2)", "sharp_feddyn", {"mu": 0.2, "scale": "none"}),
     ("FedDC(mu=0.1)", "feddc", {"mu": 0.1}),
     ("FedDC(mu=0.1, duals='active')", "feddc", {"mu": 0.1, "active": True}),
     ("FedVARP()", "fedvarp", {}),
@@ -49,8 +49,8 @@ TABLE: list[Row] = [
     ("FedExP(FedAvg(), eps=0.01, form='code')", "fedexp", {"eps": 0.01, "form": "code"}),
     ("FedHyper(FedAvg())", "fedhyper", {}),
     ("FedHyper(FedAvg(), bound=1.5, normalise=True)", "fedhyper", {"bound": 1.5, "cosine": True}),
-    ("FedInit(FedAvg(), beta=0.3)", "fedinit", {"beta": 0.3}),
-    ("FedInit(FedAvg(), beta=0.3, form='code')", "fedinit", {"beta": 0.3, "form": "code"}),
+    ("FedInit(FedAvg(), beta=0.3, form='paper')", "fedinit", {"beta": 0.3}),
+    ("FedInit(FedAvg(), beta=0.3)", "fedinit", {"beta": 0.3, "form": "code"}),
     ("DeltaSGD(FedAvg())", "delta_sgd", {}),
     ("DeltaSGD(FedAvg(), start=5.0, growth=1.0, c=2.0)", "delta_sgd",
      {"start": 5.0, "growth": 1.0, "c": 2.0}),
@@ -182,8 +182,8 @@ def test_the_forms_of_fedinit_differ_by_the_mean_start(seed: int) -> None:
         ("FedExP(Median(FedAvg()))", "weighted means only"),
         ("SAM(Prox(ASAM(FedAvg())))", "one of SAM and ASAM"),
         ("Momentum(FedGBO())", "FedGBO has a way of its own"),
-        ("FedInit(SCAFFOLD())", "use form='code'"),
-        ("FedInit(Momentum(FedAvg()))", "use form='code'"),
+        ("FedInit(SCAFFOLD(), form='paper')", "use form='code'"),
+        ("FedInit(Momentum(FedAvg()), form='paper')", "use form='code'"),
         *(
             (f"DeltaSGD({inner})", "divides updates by Kη")
             for inner in ("SCAFFOLD()", "SCAFFOLDm()", "FedGBO()", "FedDC()", "fedcm", "FedNova()")

@@ -237,8 +237,10 @@ def test_a_run_with_baselines_resumes_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_no_table_of_clients_is_written_unasked(tmp_path: Path) -> None:
-    play(tmp_path, experiment(algorithms=["fedavg"], fairness=True))
-    assert not (tmp_path / "clients.csv").exists()
+    play(tmp_path / "a", experiment(algorithms=["fedavg"], fairness=False))
+    assert not (tmp_path / "a" / "clients.csv").exists()
+    play(tmp_path / "b", experiment(algorithms=["fedavg"], fairness=True))
+    assert (tmp_path / "b" / "clients.csv").exists()
 
 
 def test_names_of_clients_are_in_the_table() -> None:

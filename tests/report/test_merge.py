@@ -23,7 +23,7 @@ from undrift.report import (
     summarise,
     write_report,
 )
-from undrift.report.labels import MOST
+from undrift.report.labels import MOST, in_order, title
 from undrift.report.settings import contrast, spelled
 
 FORK = "Origin(run='x', algorithm='%s', round=5)"
@@ -120,6 +120,22 @@ def test_names_of_settings(
         make_run(tmp_path / "a", name="a", **one), make_run(tmp_path / "b", name="b", **other)
     )
     assert found[::2] == [f"FedAvg, {text}".removesuffix(", ") for text in expected]
+
+
+def test_a_report_is_ordered_by_what_differs_and_called_by_what_it_is_about(tmp_path: Path) -> None:
+    steps = {"a": "0.1", "b": "1e-3", "c": "0.03", "d": "0.25"}
+    runs = [
+        read_run(make_run(tmp_path / name, name=name, local=f"Local(lr={lr})"))
+        for name, lr in steps.items()
+    ]
+    ordered = in_order(runs)
+    assert [run.name for run in ordered] == ["b", "c", "a", "d"]
+    assert title(merge(ordered)) == "digits: FedAvg, AdaBest"
+    assert in_order(runs[:1]) == runs[:1]
+    assert title(runs[0]) == "a"
+    other = {f"setting{k}": k for k in range(MOST + 1)}
+    too_much = [read_run(make_run(tmp_path / "e", name="e", **other)), *runs]
+    assert in_order(too_much) == too_much
 
 
 def test_runs_that_differ_in_too_much_go_by_their_names(tmp_path: Path) -> None:

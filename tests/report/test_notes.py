@@ -101,10 +101,11 @@ def test_accuracy_is_said_to_flatter_where_classes_differ_in_size(
     tmp_path: Path, test: tuple[int, ...] | None, told: bool
 ) -> None:
     run = read_run(make_run(tmp_path, test=test))
-    assert ("Accuracy flatters" in footnote(run, summarise(run))) == told
+    assert ("accuracy flatters" in footnote(run, summarise(run))) == told
     assert ("Balanced accuracy (%)" in table_columns(run, summarise(run))) == told
     if test == (90, 10):
         assert "10 to 90 % of the test samples" in footnote(run, summarise(run))
+        assert "★ marks the best accuracy of those" in footnote(run, summarise(run))
 
 
 FORK = f"Origin(run='0123', algorithm={B!r}, round=4)"

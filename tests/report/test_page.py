@@ -69,6 +69,44 @@ def test_smoothing_and_axes(browser: Any, tmp_path: Path) -> None:
     assert seen.complaints == []
 
 
+def test_balanced_accuracy_can_be_chosen(browser: Any, tmp_path: Path) -> None:
+    seen = visit(browser, make_run(tmp_path, test=(90, 10)))
+    seen.press("accuracy", "balanced")
+    assert [line["y"][-1] for line in seen.lines("accuracy")] == pytest.approx([32.5, 42.5])
+    layout = """document.querySelector('[data-metric="accuracy"]').layout"""
+    assert seen.page.evaluate(f"{layout}.yaxis.title.text") == "Balanced test accuracy (%)"
+    assert seen.page.evaluate(f"{layout}.shapes") == []  # the target is one of accuracy
+    assert seen.complaints == []
+
+
+def test_clients_are_sorted_and_searched(browser: Any, tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    lines = [f"{A},0,{i},{HOSTILE if i == 7 else f'c{i}'},{i},2,1,{i / 40}" for i in range(40)]
+    heads = "algorithm,seed,client,name,samples,measured_on,loss,accuracy"
+    (folder / "clients.csv").write_text("\n".join([heads, *lines, ""]), encoding="utf-8")
+    seen = visit(browser, folder)
+    rows = seen.page.locator(".clients tbody tr")
+
+    def names() -> list[str]:
+        return [text.split("\t")[0] for text in rows.all_inner_texts()]
+
+    ends = [f"c{i}" for i in range(10)] + ["Show 20 more"] + [f"c{i}" for i in range(30, 40)]
+    ends[7] = HOSTILE
+    assert names() == ends  # the lowest accuracy first
+    seen.page.click('.clients th:has-text("FedAvg") button')
+    assert names()[0] == "c39"
+    seen.page.click(".clients .gap button")
+    assert len(names()) == 40
+    seen.page.click('.clients th:has-text("Client") button')
+    assert names()[1:4] == ["c0", "c1", "c2"]  # numbers within names count as such
+    seen.page.fill(".clients input", "C3")
+    assert names() == ["c3", *(f"c{i}" for i in range(30, 40))]
+    assert seen.page.locator(".clients tfoot tr").all_inner_texts()[2].split("\t") == [
+        *("Median", "20", "2", "50.0")
+    ]
+    assert seen.complaints == []
+
+
 def test_it_fits_a_phone_by_day_and_night(browser: Any, tmp_path: Path) -> None:
     folder = make_run(tmp_path, lists=True)
     seen = visit(browser, folder, viewport={"width": 400, "height": 800})

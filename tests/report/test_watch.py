@@ -198,7 +198,8 @@ def test_the_list_and_the_view(server: PageServer) -> None:
     assert (listed["second"]["done"], listed["second"]["rounds"]) == (10, 20)
     assert json.loads(ask(server, "/view?run=first")[1])["parts"]["title"] == "first"
     both = json.loads(ask(server, "/view?run=second&run=first")[1])
-    assert both["parts"]["title"] == "second, first"
+    assert both["parts"]["title"] == "digits: FedAvg, AdaBest"
+    assert "runs second, first" in both["parts"]["facts"]
     assert len(both["data"]["arms"]) == 3
     saved, page = ask(server, "/report.html?run=first")
     assert "attachment" in saved.headers["Content-Disposition"]

@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_opened_now_is_not_damaged(
         raise RuntimeError("unable to open file: Too many open files")
 
     checkpoint.save(state(), tmp_path / "state")
-    monkeypatch.setattr("undrift.runs.checkpoint.safe_open", no_more_files)
+    monkeypatch.setattr("undrift.runs.record_file.safe_open", no_more_files)
     with pytest.raises(UndriftError, match="Too many open files") as caught:
         checkpoint.load(tmp_path / "state")
     assert not isinstance(caught.value, Damaged)

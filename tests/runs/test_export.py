@@ -81,6 +81,24 @@ def test_a_model_answers_as_in_the_evaluation(name: str, done: Path, tmp_path: P
         assert torch.equal(model(data.test_inputs[:2]), whole(data.test_inputs[:2]))
 
 
+def test_onnx_answers_alike(done: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    export(done, tmp_path / "model.onnx", algorithm="AdaBest")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    (name,) = (one.name for one in session.get_inputs())
+    _, data = experiment().prepare(0)
+    whole = network(load_file(done / "models" / "0-AdaBest-seed0.safetensors"))
+    for count in (1, 7, len(data.test_inputs)):
+        (outputs,) = session.run(None, {name: data.test_inputs[:count].numpy()})
+        with torch.no_grad():
+            wanted = whole(data.test_inputs[:count])
+        assert torch.allclose(torch.from_numpy(outputs), wanted, atol=1e-5)
+    facts = json.loads(session.get_modelmeta().custom_metadata_map["undrift"])
+    assert facts["network"] == "MLP(hidden=(8,))"
+
+
 def metadata(path: Path) -> dict[str, Any]:
     """What a file says about its model."""
     if path.suffix == ".safetensors":

@@ -232,7 +232,7 @@ def test_a_checkpoint_serves_even_if_the_one_after_its_successor_was_begun(
             raise UndriftError("no room, when the memories of clients are written already")
         replace_file(path, content)
 
-    monkeypatch.setattr("undrift.runs.checkpoint.replace_file", fail)
+    monkeypatch.setattr("undrift.runs.record_file.replace_file", fail)
     with pytest.raises(UndriftError, match="no room"):
         play(tmp_path, save_every=0.0)
     monkeypatch.undo()

@@ -17,6 +17,8 @@ from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
 from undrift.runs.runner import run
 from undrift.tune import Study
+from undrift.tune.search import draw
+from undrift.tune.store import Result, Store
 
 QUICK = (
     *(
@@ -163,6 +165,45 @@ def test_a_search_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("undrift.tune.search.find_spec", lambda name: None)
     with pytest.raises(UndriftError, match="search='cmaes' needs cmaes"):
         play(study("fedavg", search="cmaes"), tmp_path)
+
+
+@pytest.mark.parametrize(("search", "package"), [("gp", "scipy"), ("cmaes", "cmaes"), ("tpe", "")])
+def test_a_search_learns_from_what_it_is_told(tmp_path: Path, search: str, package: str) -> None:
+    """Drawn in a new process, the same; drawn after good results, not by chance."""
+    if package:
+        pytest.importorskip(package, exc_type=ImportError)
+    over = {"local.lr": "log(0.01, 1)", "AdaBest.mu": "log(0.002, 0.2)"}
+    made = study("adabest", search=search, over=over, trials=40)
+    (arm,) = made.arms
+
+    def store() -> Store:
+        return Store(tmp_path, made.arms, lower=False)
+
+    for _ in range(20):
+        here = store()
+        record = here.add(arm, *draw(made, arm, here.records(arm), here))
+        away = abs(math.log10(record.settings["local.lr"]) + 0.5)  # best at 0.32
+        here.put(record, Result(2, 1 - away, (1 - away,), None, {"rounds": 2.0}))
+        here.close(here.records(arm)[-1], complete=True)
+    drawn = [one.settings["local.lr"] for one in store().records(arm)]
+    assert drawn[-1] == draw(made, arm, store().records(arm)[:-1], store())[0]["local.lr"]
+    near = [abs(math.log10(one) + 0.5) < 0.25 for one in drawn]
+    assert sum(near[12:]) >= 5  # by chance, a quarter of eight
+
+
+def test_local_work_batching_and_cohorts_are_searched(tmp_path: Path) -> None:
+    over: dict[str, Any] = {"local.epochs": [1, 2], "local.batching": ["wrap", "drop"]}
+    over |= {"local.batch_size": "int(2, 4)", "sampler.clients": "int(2, 4)"}
+    made = experiment("fedavg", local="Local(lr=0.1, batch_size=4)")
+    play(study(experiment=made, over=over, trials=4, final_seeds=1), tmp_path)
+    best = Experiment.from_toml(tmp_path / "best-FedAvg.toml")
+    won = max(ledger(tmp_path), key=lambda one: (one["objective"], -one["number"]))["settings"]
+    assert (best.local.epochs, best.local.batching) == (won["local.epochs"], won["local.batching"])
+    assert (best.local.batch_size, best.sampler.clients) == (
+        won["local.batch_size"],
+        won["sampler.clients"],
+    )
+    assert len({line["settings"]["sampler.clients"] for line in ledger(tmp_path)}) > 1
 
 
 OWN = """

@@ -101,6 +101,7 @@ COMMANDS = {
         "cost:cost",
         "Show what algorithms cost; without any, the cost tables of the AdaBest and FedGBO papers.",
     ),
+    "deploy": ("deploy:deploy_app", "Train on real devices, through Flower."),
     "paper": (
         "paper:paper_app",
         "The tables and figures of the papers: claims, budgets, runs and verdicts.",

@@ -86,7 +86,7 @@ def demo(*, out: Path = Path("demo-report")) -> None:
     """Compare six optimisers on handwritten digits with strongly skewed clients; about a minute.
 
     100 clients hold 14 digits each, mostly of two or three kinds; 5 take part in a round.
-    All algorithms have their default settings.
+    All algorithms have their default settings, but AdaBest chooses its beta itself.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def demo(*, out: Path = Path("demo-report")) -> None:
         "FedAvg()",
         "SCAFFOLD()",
         "FedDyn()",
-        "AdaBest()",
+        "AdaBest(beta='auto')",
         "FedGBO(SGDm())",
         "FedGLAD(FedAvg())",
         settings=Settings(

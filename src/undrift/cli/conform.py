@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -48,28 +48,11 @@ def conform(
     json_
         Print JSON.
     """
-    from undrift.checks.conform import METHODS  # only now: it needs NumPy
-    from undrift.checks.conform import conform as compare
+    from undrift.checks.conform import conform as compare  # only now: it needs NumPy
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if methods:
-        shown = {
-            name: {
-                "settings": dict(rule.settings),
-                "optional": dict(rule.optional),
-                "states": rule.state_names(),
-                "equations": dict(rule.equations),
-            }
-            for name, rule in METHODS.items()
-        }
-        if json_:
-            sys.stdout.write(json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
-            return
-        for name, facts in shown.items():
-            takes = [*facts["settings"], *(f"[{one}]" for one in facts["optional"])]
-            console.print(f"{name:<11} start(x0, clients{''.join(f', {one}' for one in takes)})")
-            for quantity, equation in facts["equations"].items():
-                console.print(f"            {quantity:<4} {equation}")
+        _list(json_, console)
         return
     found = own.REFERENCE.fullmatch(adapter.strip()) if adapter else None
     if found is None or not found["place"]:
@@ -91,3 +74,26 @@ def conform(
             console.print(text)
     if not report.ok:
         sys.exit(1)
+
+
+def _list(as_json: bool, console: Console) -> None:
+    """Print the methods."""
+    from undrift.checks.conform import METHODS
+
+    shown: dict[str, Any] = {
+        name: {
+            "settings": dict(rule.settings),
+            "optional": dict(rule.optional),
+            "states": rule.state_names(),
+            "equations": dict(rule.equations),
+        }
+        for name, rule in METHODS.items()
+    }
+    if as_json:
+        sys.stdout.write(json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+        return
+    for name, facts in shown.items():
+        takes = ["x0", "clients", *facts["settings"], *(f"[{one}]" for one in facts["optional"])]
+        console.print(f"{name:<11} start({', '.join(takes)})")
+        for quantity, equation in facts["equations"].items():
+            console.print(f"            {quantity:<4} {equation}")

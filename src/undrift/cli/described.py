@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
@@ -20,12 +20,14 @@ class Parameter:
 
     default  REQUIRED where it must be given
     kind     its annotation, for those without a range
+    tune     the range that `undrift tune` searches, "" for none
     """
 
     name: str
     default: Any
     kind: str
     range: Range | None
+    tune: str = ""
 
     @property
     def values(self) -> str:
@@ -43,6 +45,7 @@ class Parameter:
             "required": required,
             "default": None if required else _plain(self.default),
             "values": self.values,
+            "tune": self.tune or None,
             **{key: one for key, one in bounds.items() if key != "kind" and one not in (None, ())},
         }
 
@@ -103,7 +106,7 @@ def _joined(text: str) -> str:
 
 def _parameters(thing: Callable[..., Any]) -> tuple[Parameter, ...]:
     example = _example(thing)
-    ranges = _ranges(example)
+    known = _metadata(example)
     found = []
     for one in inspect.signature(thing).parameters.values():
         if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
@@ -111,7 +114,9 @@ def _parameters(thing: Callable[..., Any]) -> tuple[Parameter, ...]:
         default = one.default
         if default is REQUIRED and not isinstance(example, type):
             default = getattr(example, one.name, REQUIRED)  # FedAvg() inside a part
-        found.append(Parameter(one.name, default, _kind(one), ranges.get(one.name)))
+        about = known.get(one.name, {})
+        kind, tune = _kind(one), about.get("tune") or ""
+        found.append(Parameter(one.name, default, kind, about.get("range"), tune))
     return tuple(found)
 
 
@@ -134,16 +139,16 @@ def _example(thing: Callable[..., Any]) -> Any:
         return inspect.unwrap(thing)
 
 
-def _ranges(thing: Any) -> dict[str, Range]:
-    """Ranges of the fields of a `Config`, and of those inside it that have other names."""
+def _metadata(thing: Any) -> dict[str, Mapping[Any, Any]]:
+    """What is known of the fields of a `Config`, and of those inside it that have other names."""
     if not is_dataclass(thing):
         return {}
-    found: dict[str, Range] = {}
+    found: dict[str, Mapping[Any, Any]] = {}
     for field in fields(thing):
         inner = getattr(thing, field.name, None)
         if isinstance(inner, Config):
-            found = _ranges(inner) | found
-    return found | {one.name: one.metadata["range"] for one in fields(thing) if one.metadata}
+            found = _metadata(inner) | found
+    return found | {one.name: one.metadata for one in fields(thing) if one.metadata}
 
 
 def _plain(value: Any) -> Any:

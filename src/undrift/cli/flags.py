@@ -11,7 +11,7 @@ from cyclopts import UnknownOptionError
 def told(error: UnknownOptionError, given: Sequence[str]) -> str:
     """The message for an unknown option, where `given` was typed."""
     command = (error.command_chain or ("",))[0]
-    if command not in ("compare", "demo", "run", "tune", "sweep"):
+    if command not in ("compare", "demo", "run", "tune", "sweep", "extend", "resume", "cost"):
         return str(error)
 
     from undrift.experiment.unknown_settings import instead  # not for help and the like
@@ -20,11 +20,28 @@ def told(error: UnknownOptionError, given: Sequence[str]) -> str:
     if not value and flag in given:
         value, *_ = [*given[given.index(flag) + 1 :], ""]
     name = flag.lstrip("-")
-    if command == "run":
+    hint: str | None
+    if command == "cost":
+        hint = _SIZE if name in ("model", "data") else None
+    elif command == "resume" and name in GROWS:
+        hint = f"`undrift extend RUN {flag} {value}` lets a run grow"
+    elif command in ("run", "extend", "resume"):
         hint = instead(name, value, _change) or _setting(name, value)
+        if hint and hint.startswith("write ") and command != "run":
+            change = hint.removeprefix("write ")
+            hint = f"`undrift run RUN/experiment.toml {change}` begins another run"
     else:
         hint = instead(name, value, _flag)
     return f"{flag} is not an option of undrift {command}; {hint}" if hint else str(error)
+
+
+GROWS = ("seeds", "rounds", "algorithm")
+"""options of `undrift extend`"""
+
+_SIZE = (
+    "its tables hold for every model; --parameters N adds bytes for one of that size, which"
+    " `undrift show RUN` tells"
+)
 
 
 def _flag(setting: str, value: str) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,8 +53,8 @@ def list_(
 
     Example: undrift list algorithms adabest
 
-    With a name: what it does, its parameters with their defaults and ranges, what an algorithm
-    costs, and the paper. It may be your own, ./mine.py:Half.
+    With a name: what it does, its parameters with their defaults, ranges and what `undrift tune`
+    searches, what an algorithm costs, and the paper. It may be your own, ./mine.py:Half.
 
     Parameters
     ----------
@@ -100,8 +101,7 @@ def _groups(kind: str) -> Mapping[str, Mapping[str, Callable[..., Any]]]:
 def _list(kind: str, json_: bool) -> None:
     groups = {
         group: [
-            Described.of(name, thing)
-            for name, thing in sorted(names.items(), key=lambda one: one[0].lower())
+            _short(name, names) for name, _ in sorted(names.items(), key=lambda one: one[0].lower())
         ]
         for group, names in _groups(kind).items()
     }
@@ -129,6 +129,13 @@ def _list(kind: str, json_: bool) -> None:
     console.print(f"undrift list {kind} NAME: all about one of them", style="dim")
 
 
+def _short(name: str, names: Mapping[str, Callable[..., Any]]) -> Described:
+    """What there is to say of a name; of a second name, whose it is."""
+    about = Described.of(name, names[name])
+    first = next(one for one, thing in names.items() if thing is names[name])
+    return about if first == name else replace(about, description=f"Another name of {first}.")
+
+
 def _describe(kind: str, name: str, json_: bool) -> None:
     found = own.REFERENCE.fullmatch(name)
     if found:
@@ -147,10 +154,12 @@ def _describe(kind: str, name: str, json_: bool) -> None:
     console.print(name, style="bold")
     console.print(about.description or "There is no docstring.")
     if about.parameters:
-        table = Table("parameter", "default", "values", box=None, pad_edge=False)
+        tuned = any(one.tune for one in about.parameters)
+        heads = ("parameter", "default", "values", *(["tuned over"] if tuned else []))
+        table = Table(*heads, box=None, pad_edge=False)
         for one in about.parameters:
             default = "must be given" if one.default is REQUIRED else repr(one.default)
-            table.add_row(*map(Text, (one.name, default, one.values)))
+            table.add_row(*map(Text, (one.name, default, one.values, one.tune)[: len(heads)]))
         console.print()
         console.print(table)
     if costs:

@@ -11,6 +11,7 @@ from string import Template
 from typing import Literal
 
 from undrift.config import UndriftError
+from undrift.system.files import writing
 
 Kind = Literal["algorithm", "part", "model", "data", "sampler", "adapter"]
 
@@ -58,13 +59,11 @@ def new(kind: Kind, name: str, *, into: Path = Path()) -> None:
     for path in made:
         if path.exists():
             raise UndriftError(f"{path} exists already; give another name, or --into FOLDER")
-    try:
+    with writing(into):
         into.mkdir(parents=True, exist_ok=True)
-        for path, text in made.items():
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-    except OSError as error:
-        raise UndriftError(f"{error.filename} cannot be written: {error.strerror}") from None
+    for path, text in made.items():
+        with writing(path), path.open("x", encoding="utf-8") as file:
+            file.write(text)
     steps = [f"cd {into}"] if into != Path() else []
     steps += [_filled(step, names) for step in NEXT[kind]]
     sys.stdout.write(f"wrote {', '.join(sorted(map(str, made)))}; next:\n")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -17,37 +15,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.cli.paper_shown import show_item
-from undrift.cli.running import Options, show_json
+from undrift.cli.paper_cells import chosen_cells, collect_done, folders, run_job, say, time_left
+from undrift.cli.running import Options
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
-from undrift.papers.item import FOLDER, FULL, KINDS, SMOKE, Cell, Item, items
+from undrift.papers import FULL
 from undrift.system.lock import holder
-from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
-    from undrift.papers.results import Runs
-    from undrift.papers.running import Job
+    from undrift.papers.item import Cell, Item
 
 paper_app = App(
     name="paper", help="The tables and figures of the papers: claims, budgets, runs and verdicts."
 )
 
 Cells = Annotated[str, Parameter(negative="")]
-
-
-def own_results(results: Path | None) -> Path:
-    """The folder for results: in a clone the package's own, which is under version control."""
-    if results is not None:
-        return results
-    clone = FOLDER.parent.parent.name == "src" and (FOLDER.parents[2] / "pyproject.toml").exists()
-    return FOLDER if clone else Path("papers")
-
-
-def folders(results: Path | None) -> list[Path]:
-    """Where results are read from: the package's own, then the user's."""
-    own = own_results(results)
-    return [FOLDER] if own == FOLDER else [FOLDER, own]
 
 
 @paper_app.command(name="list")
@@ -70,6 +52,7 @@ def list_(
     json_
         Print JSON.
     """
+    from undrift.papers.item import KINDS
     from undrift.papers.judging import Book, summary
     from undrift.papers.tables import price
 
@@ -100,7 +83,7 @@ def list_(
         table.add_row(*map(Text, cells))
     console.print(table)
     for line in summary(book.counts):
-        _say(console, line)
+        say(console, line)
 
 
 @paper_app.command
@@ -129,11 +112,12 @@ def show(
     results
         Folder with results of your own, as for `undrift paper run`.
     """
-    from undrift.papers.item import item as the_item
+    from undrift.cli.paper_shown import show_item
+    from undrift.papers.catalogue import item as the_item
 
     one = the_item(item)
     if toml:
-        for _, chosen in _chosen(item, cells, scale, None):
+        for _, chosen in chosen_cells(item, cells, scale, None):
             for cell in chosen:
                 for experiment in cell.experiments():
                     sys.stdout.write(f"# {one.id} {cell.id}\n{experiment.to_toml()}\n")
@@ -164,8 +148,8 @@ def report(
     console, book = Console(highlight=False), Book.read(item, folders(results))
     page = write_page(book, out)
     for line in summary(book.counts):
-        _say(console, line)
-    _say(console, f"report: {page}")
+        say(console, line)
+    say(console, f"report: {page}")
 
 
 @paper_app.command
@@ -193,6 +177,7 @@ def verify(
         Folder with the results, as for `undrift paper run`.
     """
     from undrift.data.files.fetch import use_data_dir
+    from undrift.papers.catalogue import items
     from undrift.papers.verifying import shortest
     from undrift.papers.verifying import verify as again
 
@@ -203,9 +188,10 @@ def verify(
         raise UndriftError(f"{folder} has no results of {item}; `undrift paper run` makes some")
     sound = True
     for one, old in chosen:
+        say(console, f"{one.id} {old.cell}, {old.rounds} rounds ...", style="dim")
         with TemporaryDirectory() as scratch:
             compared = again(one, old, folder, Path(scratch), **options.session())
-        _say(console, str(compared), style="" if compared.sound else "bold red")
+        say(console, str(compared), style="" if compared.sound else "bold red")
         sound = sound and compared.sound
     if not sound:
         sys.exit(1)
@@ -256,44 +242,27 @@ def run(
     use_data_dir(options.data_dir)
     console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
     todo: list[tuple[Item, Cell]] = []
-    for one, chosen in _chosen(item, cells, scale, seeds, rows):
+    for one, chosen in chosen_cells(item, cells, scale, seeds, rows):
         left = [cell for cell in chosen if jobs(one, cell, scale, runs)]
         if len(left) < len(chosen):
-            _say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
-        _collect(console, one, chosen, scale, runs, results)
+            say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
+        collect_done(console, one, chosen, scale, runs, results)
         todo += [(one, cell) for cell in left]
     work = [sum(map(client_rounds, cell.experiments())) for _, cell in todo]
     begun = time.monotonic()
     for place, (one, cell) in enumerate(todo):
         done = sum(work[:place])
         spent = time.monotonic() - begun
-        left_over = f"; about {_time(spent / done * sum(work[place:]))} left" if done else ""
+        left_over = f"; about {time_left(spent / done * sum(work[place:]))} left" if done else ""
         for job in jobs(one, cell, scale, runs):
             where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
-            _say(console, where, style="bold")
+            say(console, where, style="bold")
             if process := holder(job.folder):
-                _say(console, f"skipped: process {process} is at it", style="yellow")
+                say(console, f"skipped: process {process} is at it", style="yellow")
                 continue
-            _go(job, options)
+            run_job(job, options)
             runs.look(job.folder)
-        _collect(console, one, [cell], scale, runs, results)
-
-
-def _go(job: Job, options: Options) -> None:
-    """Run an experiment and show its progress."""
-    from undrift.cli.progress import show_progress
-    from undrift.runs.runner import run as go
-
-    happening = go(job.experiment, job.folder, **options.session())
-    try:
-        with terminable(), closing(happening):
-            if options.json_:
-                show_json(job.experiment, happening)
-            else:
-                show_progress(job.experiment, happening, job.folder)
-    except KeyboardInterrupt as stop:
-        sys.stderr.write("stopped; the same command goes on\n")
-        sys.exit(143 if isinstance(stop, Terminated) else 130)
+        collect_done(console, one, [cell], scale, runs, results)
 
 
 @paper_app.command
@@ -322,6 +291,7 @@ def collect(
     results
         Folder for the results, as for `undrift paper run`.
     """
+    from undrift.papers.catalogue import items
     from undrift.papers.results import Runs
 
     console, runs = Console(highlight=False), Runs(out)
@@ -330,50 +300,4 @@ def collect(
             if one.kind == "experiment":
                 most = max([one.seeds, *(found.seed + 1 for found in runs.trials.values())])
                 chosen = one.cells(name, most, cells)
-                _collect(console, one, chosen, name, runs, results)
-
-
-def _collect(
-    console: Console,
-    item: Item,
-    cells: Sequence[Cell],
-    scale: str,
-    runs: Runs,
-    results: Path | None,
-) -> None:
-    """Collect what is done, and say so if there is something new."""
-    from undrift.papers.results import collect, keep, results_file
-
-    folder = own_results(results)
-    if scale == SMOKE and results is None:
-        return
-    new = keep(item, *collect(item, cells, scale, runs), folder)
-    if new:
-        _say(console, f"{item.id}: {new} new results in {results_file(item, folder)}")
-
-
-def _chosen(
-    item: str, cells: str, scale: str, seeds: int | None, rows: Sequence[str] = ()
-) -> list[tuple[Item, list[Cell]]]:
-    """Items and their cells as asked for on the command line."""
-    found = [one for one in items(item) if one.kind == "experiment"]
-    chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
-    if rows:
-        chosen = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
-        if not any(cell.rows for _, some in chosen for cell in some):
-            labels = dict.fromkeys(label for one in found for label in one.rows)
-            raise UndriftError(f"--rows {' '.join(rows)}: {item} has {', '.join(labels)}")
-    if not any(some for _, some in chosen):
-        ids = [id for one in found for id in one.ids]
-        known = f"; the first are {', '.join(ids[:4])}" if ids else ""
-        raise UndriftError(f"{item} has no cell {cells!r} to run{known}")
-    return chosen
-
-
-def _time(seconds: float) -> str:
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), soft_wrap=True)
+                collect_done(console, one, chosen, name, runs, results)

@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from undrift.papers import FULL
 from undrift.papers.budget import cell_budget
 from undrift.papers.claims import Claim
-from undrift.papers.item import FULL, KINDS, Item, matches
+from undrift.papers.item import KINDS, Item
 from undrift.papers.judging import Book, Outcome, summary
+from undrift.papers.layers import matches
 from undrift.papers.tables import Grid, grids, rerun, time_text
 
 

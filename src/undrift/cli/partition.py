@@ -145,11 +145,8 @@ def _drawn(data: FederatedData, path: Path) -> Path:
     from undrift.runs.reading import LabelCounts
 
     require("matplotlib", "report", "--figure")
-    try:
-        names = data.client_names or (), data.class_names or ()
-        write_partition(LabelCounts(data.label_counts, *names), path)
-    except OSError as error:
-        raise UndriftError(f"--figure {path}: {error.strerror}") from None
+    names = data.client_names or (), data.class_names or ()
+    write_partition(LabelCounts(data.label_counts, *names), path)
     return path
 
 

@@ -26,7 +26,7 @@ def prune(
     Parameters
     ----------
     runs
-        Run directories; `undrift ls` lists them.
+        Run directories, `undrift ls` lists them; of a study or sweep, all its runs.
     all_
         Remove the last states of trials that are done, too. To extend such a run in rounds, or to
         fork it, then computes all rounds again, with the same results.
@@ -36,7 +36,8 @@ def prune(
     if not runs:
         raise UndriftError("give at least one run directory; `undrift ls` lists them")
     for run in runs:
-        disk.refuse_no_run(run)
+        for one in disk.within(run):
+            disk.refuse_no_run(one)
     for run in runs:
-        freed = disk.prune(run, everything=all_, dry_run=dry_run)
+        freed = sum(disk.prune(one, everything=all_, dry_run=dry_run) for one in disk.within(run))
         sys.stdout.write(f"{run}: {said(freed)} {'would be ' if dry_run else ''}freed\n")

@@ -26,6 +26,7 @@ from undrift.report import (
     write_report,
 )
 from undrift.report.forks import beside
+from undrift.report.labels import in_order
 from undrift.report.merge import traced
 from undrift.report.score import ACCURACY
 from undrift.report.text import printable
@@ -46,8 +47,8 @@ def report(
     Writes report.html, which needs no other file; figures/ for a paper; table.md, table.tex
     (booktabs) and table.csv with means, standard deviations and 95 % intervals over seeds; and
     seeds.csv with every seed. Runs that differ in their seeds only are pooled, as if they had been
-    one; others are labelled by the settings in which they differ. Runs need not be finished. Those
-    that cannot be read are left out, and the exit code is 1.
+    one; others are labelled and ordered by the settings in which they differ. Runs need not be
+    finished. Those that cannot be read are left out, and the exit code is 1.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def report(
         raise UndriftError("\n".join(errors))
     if len(known) == 1 and known[0].arms[0].fork:
         known = [traced(known[0], beside(known[0].folder))]
-    together = merge(known)
+    together = merge(in_order(known))
     if target is not None and not together.recorded(ACCURACY.metric):
         raise UndriftError(
             f"--target {target}: there are no accuracies in these runs; leave it out"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
-from undrift.runs.layout import is_study
+from undrift.runs.layout import RunFile, is_study
 
 
 def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -> None:
@@ -17,8 +17,8 @@ def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -
 
     It ends with the same bits as if it had never stopped. To run the same experiment again with
     `undrift run` or `undrift compare` does the same. The data are looked for where the last session
-    found them. A folder of `undrift tune` or `undrift sweep` goes on, too; several processes may be
-    at one at the same time.
+    found them. The run of a deployment is served again. A folder of `undrift tune` or `undrift
+    sweep` goes on, too; several processes may be at one at the same time.
 
     Parameters
     ----------
@@ -33,6 +33,11 @@ def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -
         from undrift.cli.tune import go_on
 
         go_on(run, code, options)
+        return
+    if (run / RunFile.DEPLOYMENT).is_file():
+        from undrift.cli.deploy import go_on as serve
+
+        serve(run)
         return
     data_dir = options.data_dir or last_data_dir(run)
     go(stored_experiment(run, code), run, replace(options, data_dir=data_dir))

@@ -12,7 +12,7 @@ from undrift.system.lock import Lock
 
 
 def rm(*runs: Path, yes: bool = False) -> None:
-    """Remove runs, with all that belongs to them.
+    """Remove runs, studies and sweeps, with all that belongs to them.
 
     Example: undrift rm runs/3f2a90c1d7be runs/77aa01c3e5d2 --yes
 
@@ -22,7 +22,7 @@ def rm(*runs: Path, yes: bool = False) -> None:
     Parameters
     ----------
     runs
-        Run directories; `undrift ls` lists them.
+        Run directories, or folders of studies and sweeps; `undrift ls` lists them.
     yes
         Do not ask.
     """
@@ -30,7 +30,8 @@ def rm(*runs: Path, yes: bool = False) -> None:
         raise UndriftError("give at least one run directory; `undrift ls` lists them")
     for run in runs:
         disk.refuse_others(run)
-        Lock(run).close()  # raises if it is running
+        for one in disk.within(run):
+            Lock(one).close()  # raises if it is running
     if not yes:
         _ask(runs)
     for run in runs:

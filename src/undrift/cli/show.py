@@ -5,29 +5,35 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from undrift.cli.study_shown import print_files, show_study, study_row
 from undrift.config import UndriftError, shortened
-from undrift.measure.quantities import QUANTITIES
+from undrift.measure.quantities import QUANTITIES, Quantity
 from undrift.report import Run, read_run
+from undrift.report.estimate import Estimate
 from undrift.report.forks import beside
 from undrift.report.labels import code_lines, descriptions
 from undrift.report.merge import traced
+from undrift.report.read import Arm, TrialRecord
 from undrift.report.score import ACCURACY
 from undrift.report.settings import spelled
 from undrift.report.summary import best_peak, latest
+from undrift.report.terminal import TerminalTable
 from undrift.report.text import printable
 from undrift.report.units import brief, prefix, span
-from undrift.runs.layout import HOLDS, RunFile
+from undrift.runs.columns import Floats
+from undrift.runs.layout import HOLDS, RunFile, is_study, study_runs
 from undrift.runs.reading import is_folder, run_state
 from undrift.system.lock import holder
 
@@ -43,8 +49,11 @@ def show(run: Path) -> None:
     Parameters
     ----------
     run
-        Run directory; `undrift ls` lists them.
+        Run directory, `undrift ls` lists them; or the folder of a study or sweep.
     """
+    if is_study(run):
+        show_study(run)
+        return
     found = read_run(run)
     if found.arms[0].fork:
         found = traced(found, beside(run))
@@ -67,12 +76,7 @@ def show(run: Path) -> None:
         for seed, rule in arm.stops.items():
             where = f"{arm.label}, seed {seed}, stopped after round {arm.curves[seed].rounds[-1]}"
             console.print(Text(printable(f"{where}: {rule}")))
-    files = Table(box=None, show_header=False, pad_edge=False)
-    for path in sorted(run.iterdir()):
-        if not path.name.startswith("."):
-            files.add_row(Text(printable(path.name)), HOLDS.get(path.name, ""))
-    console.print(Text(f"in {printable(run)}:"), soft_wrap=True)
-    console.print(files)
+    print_files(console, run, HOLDS)
 
 
 def ls(
@@ -86,19 +90,23 @@ def ls(
 
     Runs of the same data and algorithms are told apart by the settings in which they differ.
     A trial is one algorithm on one seed; rounds are means over trials. The best accuracy (or RMSE,
-    where there are no classes) is that of the best algorithm, averaged over its seeds.
+    where there are no classes) is that of the best algorithm, averaged over its seeds. Of a study
+    or sweep, trials are those that were begun; its own folder lists their runs.
 
     Parameters
     ----------
     folder
-        Folder that holds run directories.
+        Folder that holds run directories, or that of a study or sweep.
     json_
         Print JSON.
     """
     if not is_folder(folder):
         shown = shortened(str(folder))
         raise UndriftError(f"{shown} is not a folder; give the one that holds your runs")
-    found = [one for path in (folder, *_within(folder)) if (one := _row(path))]
+    studies = [] if is_study(folder) else [path for path in _within(folder) if is_study(path)]
+    within = study_runs(folder) if is_study(folder) else _within(folder)
+    found = [one for path in (folder, *within) if (one := _row(path))]
+    found += [(study_row(path), None) for path in studies]
     found.sort(key=lambda one: one[0]["age_seconds"])
     rows = [row for row, _ in found]
     known = [(row, run) for row, run in found if run is not None]
@@ -137,6 +145,8 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
     name, age = printable(row["name"]), span(row["age_seconds"])
     if "error" in row:
         return (name, row["state"], "", "", "", age)
+    if "kind" in row:
+        return (name, row["state"], str(row["trials"]), "", "", age)
     trials, rounds = (f"{row[done]}/{row[of]}" for done, of in _COUNTS)
     return (name, row["state"], trials, rounds, row["best"], age)
 
@@ -144,7 +154,7 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
 def _about(row: dict[str, Any]) -> Text:
     if "error" in row:
         return Text(printable(row["error"]), "red")
-    left = row["seconds_left"]
+    left = row.get("seconds_left")
     return Text(printable(row["about"]) + ("" if left is None else f"; {span(left)} left"))
 
 
@@ -202,29 +212,43 @@ def _data(path: Path) -> list[Path]:
     return [file for file in files if file.exists()] if files[0].exists() else []
 
 
-def _last(run: Run) -> Table:
+def _last(run: Run) -> TerminalTable:
     """Each algorithm in the last round that all its begun seeds evaluated: means over seeds."""
-    score, traffic = run.score, QUANTITIES["bytes"]
+    score = run.score
     names = ("balanced_accuracy", *LAST) if run.imbalanced else LAST
-    kept = [QUANTITIES[name] for name in names if run.recorded(name) and name != score.metric]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("algorithm", overflow="fold", min_width=9)
-    for head in ("rounds", score.heading, *(one.short for one in kept), traffic.short):
-        table.add_column(head.replace(" ", "\n"), justify="right", no_wrap=True)
-    for arm in run.arms:
-        done = f"{arm.shared_rounds[-1] if arm.shared_rounds.size else 0}/{run.rounds}"
-        if len(arm.curves) < len(arm.seeds):
-            done += f", {len(arm.curves)}/{len(arm.seeds)} seeds"
-        result = latest(arm, score.of)
-        cells = ["-" if result is None else score.numbers(result)]
-        for one in kept:
-            value = latest(arm, itemgetter(one.name))
-            cells.append("-" if value is None else one.number(value.mean))
-        sent = latest(arm, itemgetter(traffic.name))
-        unit, letter = prefix(sent.mean if sent else 0.0)
-        cells.append("-" if sent is None else f"{brief(sent.mean / unit)} {letter}{traffic.unit}")
-        table.add_row(Text(printable(arm.label)), done, *cells)
-    return table
+    others = [QUANTITIES[name] for name in names if run.recorded(name) and name != score.metric]
+    columns = {
+        "rounds": ("rounds", [_done(run, arm) for arm in run.arms]),
+        score.name: (score.heading, [_latest(arm, score.of, score.numbers) for arm in run.arms]),
+    }
+    for one in (*others, QUANTITIES["bytes"]):
+        of, text = itemgetter(one.name), partial(_mean, one)
+        head = f"{one.short} ({one.unit})" if one.share else one.short
+        columns[one.short] = head, [_latest(arm, of, text) for arm in run.arms]
+    labels = [printable(arm.label) for arm in run.arms]
+    kept = sorted(columns, key=lambda name: name != score.name)  # the result in any case
+    room = "A wider terminal has room for them."
+    return TerminalTable(labels, [False for _ in labels], columns, kept, "", room)
+
+
+def _latest(
+    arm: Arm, values: Callable[[TrialRecord], Floats], text: Callable[[Estimate], str]
+) -> str:
+    result = latest(arm, values)
+    return "-" if result is None else text(result)
+
+
+def _mean(quantity: Quantity, result: Estimate) -> str:
+    if not quantity.prefixed:
+        return quantity.number(result.mean)
+    unit, letter = prefix(result.mean)
+    return f"{brief(result.mean / unit)} {letter}{quantity.unit}"
+
+
+def _done(run: Run, arm: Arm) -> str:
+    done = f"{arm.shared_rounds[-1] if arm.shared_rounds.size else 0}/{run.rounds}"
+    begun, seeds = len(arm.curves), len(arm.seeds)
+    return done if begun == seeds else f"{done}, {begun}/{seeds} seeds"
 
 
 def _lines(key: str, value: Any) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +22,9 @@ from undrift.cli.settings import Settings
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.experiment.settings import read_change
+from undrift.report.units import span
 from undrift.runs.layout import RunFile, StudyFile
+from undrift.system.terminal import redraws
 
 if TYPE_CHECKING:
     from undrift.tune.running import Event
@@ -86,7 +90,7 @@ def tune(
         Successive halving: the best third of the trials goes on to three times the rounds, from
         its checkpoints.
     min_rounds
-        Rounds of every trial, with halving; a ninth of all if not given.
+        Rounds of every trial, with halving; a third of all if not given.
     search_seed
         Seed of the search; 0 if not given.
     final_seeds
@@ -188,52 +192,85 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
 
 
 def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence[str]) -> None:
-    """A table with its notes, whole at any width."""
-    table = Table(box=None, pad_edge=False)
-    for head in columns:
-        table.add_column(Text(head), overflow="fold")
+    """A table with its notes; on a narrow terminal, a block of lines for each row."""
+    words = [[word for cell in (head, *column) for word in cell.split()]
+             for head, column in columns.items()]  # fmt: skip
+    widths = [max(map(len, some)) for some in words]
+    wide = sum(widths) + 2 * len(widths) <= console.width
+    table = Table(box=None, pad_edge=False, show_header=wide)
+    for head, width in zip(columns if wide else ("", ""), widths, strict=False):
+        table.add_column(Text(head), overflow="fold", min_width=width if wide else None)
     for cells in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, cells))
+        if wide:
+            table.add_row(*map(Text, cells))
+        else:
+            first, *rest = zip(columns, cells, strict=True)
+            table.add_row("", Text(first[1], "bold"))
+            for pair in rest:
+                table.add_row(*map(Text, pair))
     console.print(table)
     for note in notes:
         console.print(Text(note))
 
 
 def _show(events: Iterable[Event]) -> None:
-    """A line for each result, and on a terminal what is under way."""
+    """A line for each result, with the time left, and on a terminal what is under way."""
     from undrift.tune.tables import settings_text
 
-    console = Console()
-    status = console.status("") if console.is_terminal else nullcontext()
+    console = Console(highlight=False)
+    status = console.status("") if redraws(console) else nullcontext()
+    left = _TimeLeft()
     with status as shown:
         for event in events:
             what = f"{event.label} {event.number}" if event.number >= 0 else f"{event.label}, final"
-            if event.kind == "run" and shown is not None and event.inner is not None:
-                shown.update(f"{what}: round {event.inner.round} of {event.rounds}")
+            if event.kind == "begin":
+                left.update(event)
+            elif event.kind == "run" and shown is not None and event.inner is not None:
+                round = event.inner.round
+                shown.update(f"{what}: round {round} of {event.rounds}{left}")
             elif event.kind == "wait" and shown is not None:
                 shown.update("waiting for other processes")
             elif event.kind == "trial" and event.result is not None:
                 value = event.result.objective
                 result = event.result.failure if value is None else f"{value:.4f}"
                 text = settings_text(event.settings or {})
-                line = f"{what}, {event.rounds} rounds: {result}   {text}"
+                line = f"{what}, {event.rounds} rounds: {result}   {text}{left}"
                 console.print(Text(line), soft_wrap=True)
             elif event.kind == "final" and event.final is not None:
-                results = ", ".join(
-                    f"{v:.4f}" for v in event.final["test"].values() if v is not None
-                )
+                known = [value for value in event.final["test"].values() if value is not None]
+                results = ", ".join(f"{value:.4f}" for value in known) or "all seeds failed"
                 text = settings_text(event.settings or {})
-                line = f"{what}, test data: {results}   {text}"
+                line = f"{what}, test data: {results}   {text}{left}"
                 console.print(Text(line), soft_wrap=True)
             elif event.kind == "end":
                 _show_table(console, event.columns or {}, event.notes)
+
+
+class _TimeLeft:
+    """The time that a study still takes, at the pace of all processes since this one began."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._first, self._text = clock, (0.0, -1.0), ""
+
+    def update(self, event: Event) -> None:
+        now = self._clock()
+        if self._first[1] < 0:
+            self._first = (now, event.done)
+        began, before = self._first
+        if event.done > before and math.isfinite(event.total):
+            seconds = (event.total - event.done) * (now - began) / (event.done - before)
+            share = event.done / event.total
+            self._text = f"   {share:.0%} done, {span(round(seconds))} left"
+
+    def __str__(self) -> str:
+        return self._text
 
 
 def _show_json(events: Iterable[Event]) -> None:
     for event in events:
         if event.kind in ("begin", "trial", "final"):
             told = asdict(event)
-            for kept_back in ("inner", "columns", "notes"):
+            for kept_back in ("inner", "columns", "notes", "done", "total"):
                 del told[kept_back]
             _print({"event": told.pop("kind")} | {k: v for k, v in told.items() if v is not None})
 

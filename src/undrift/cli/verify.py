@@ -27,15 +27,16 @@ def verify(*runs: Path, json_: Annotated[bool, Parameter("--json")] = False) -> 
     Parameters
     ----------
     runs
-        Run directories; `undrift ls` lists them.
+        Run directories, `undrift ls` lists them; of a study or sweep, all its runs.
     json_
         Print JSON.
     """
     if not runs:
         raise UndriftError("give at least one run directory; `undrift ls` lists them")
+    from undrift.runs.disk import within
     from undrift.runs.verify import verify as look
 
-    found = [look(run) for run in runs]
+    found = [look(one) for run in runs for one in within(run)]
     if json_:
         sys.stdout.write(json.dumps([_facts(one) for one in found], indent=1) + "\n")
     else:

@@ -44,6 +44,8 @@ class FederatedData:
     """one sentence on what was done to the samples, shown when a run starts"""
     own_tests: Sequence[np.ndarray] = ()
     """indices of each client's own test samples, which do not train either; empty if it has none"""
+    available: Callable[[int], Sequence[int]] | None = None
+    """round → clients that can be drawn in it, where some may be away; None: all"""
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "test_inputs", "test_targets"):

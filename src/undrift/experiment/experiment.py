@@ -17,13 +17,14 @@ from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.partition.split import with_fewer_tests, with_own_tests, without_tests
 from undrift.data.source import DataSet, Source
+from undrift.experiment.blueprint import Blueprint
 from undrift.experiment.origin import Origin
 from undrift.experiment.settings import LARGEST, TEXTS, SettingsFile, named, write
 from undrift.federation.sampling import FixedSize, Sampler, Urn
 from undrift.later import np, torch
 from undrift.measure.stopping import StopRule, Target, stop_rules
 from undrift.models import Model
-from undrift.rng import stream, torch_stream
+from undrift.rng import stream
 from undrift.training.losses import PREDICTS, OwnLoss, refuse_unfit, suitable_loss
 from undrift.training.work import Local
 
@@ -182,8 +183,15 @@ class Experiment(Config):
 
     def prepare(self, seed: int) -> tuple[Task, FederatedData]:
         """The task and the federated data of one seed."""
-        from undrift.training.task import Task
+        blueprint, data = self.plan(seed)
+        try:
+            return blueprint.build(seed), data
+        except UndriftError as error:
+            why = str(error).removeprefix(f"{self.model!r}: ")
+            raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
 
+    def plan(self, seed: int) -> tuple[Blueprint, FederatedData]:
+        """What the task is made from, and the federated data of one seed."""
         source = self.data.load(seed)
         data = federate(source, self.partition, seed, self.validation)
         if self.client_test:
@@ -192,19 +200,12 @@ class Experiment(Config):
             data = with_fewer_tests(data, self.test_subset)
         if not self.test:
             data = without_tests(data)
-        shape = tuple(data.example.shape[1:])
-        try:
-            with torch_stream(seed, "initial model"):
-                model = self.model.build(shape, source.classes, _words(source))
-        except UndriftError as error:
-            why = str(error).removeprefix(f"{self.model!r}: ")
-            raise UndriftError(f"{self.model!r} cannot train on {self.data!r}: {why}") from None
         usual = suitable_loss(data.targets)
         chosen = usual if self.loss is None else self.loss
         if isinstance(chosen, str):
             refuse_unfit(chosen, data.targets)
-        loss = chosen if isinstance(chosen, str) else chosen.function()
-        return Task(model, loss, predicts=PREDICTS.get(usual)), data
+        predicts, shape = PREDICTS.get(usual), tuple(data.example.shape[1:])
+        return Blueprint(self.model, chosen, predicts, shape, source.classes, _words(source)), data
 
     def check(self) -> tuple[Task, FederatedData]:
         """Raise if the experiment cannot work; returns the task and data of the first seed."""

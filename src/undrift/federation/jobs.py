@@ -71,9 +71,10 @@ class TrainJob:
     def at_once(self, trainer: Trainer, items: Sequence[tuple[Work, Struct]]) -> list[ClientResult]:
         """The same for several clients in one call, to amortise its overhead."""
         got = client_rounds(self.algorithm, trainer, items, self.down, self.buffers)
-        return [self._receive(one, trainer.task.groups) for one in got]
+        return [self.receive(one, trainer.task.groups) for one in got]
 
-    def _receive(self, got: ClientResult, groups: tuple[int, ...]) -> ClientResult:
+    def receive(self, got: ClientResult, groups: tuple[int, ...]) -> ClientResult:
+        """The result with what the server needs of it."""
         record = self.algorithm.receive(self.server, got.up, groups)
         delta: Tensor = got.up.delta
         square = float(delta @ delta)

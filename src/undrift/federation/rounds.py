@@ -110,7 +110,8 @@ def rounds(
             sizes = data.sizes[here]
         labels = data.label_counts[here] if sampler.reads_labels else None
         rng = stream(seed, "cohort", t)
-        cohort = sampler.draw(Urn(t, here, sizes, rng, state.attention, labels))
+        drawer = sampler if available is None else sampler.at_most(len(here))
+        cohort = drawer.draw(Urn(t, here, sizes, rng, state.attention, labels))
         dropped = {i: "no samples" for i in cohort.ids if data.sizes[i] == 0}
         if dropout:
             luck = stream(seed, "dropout", t).random(len(data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from undrift.config import Config, UndriftError, real, whole
@@ -53,6 +53,10 @@ class Sampler(Config):
         """The sampler's state after a round, given ||θ_i − θ̄|| of the clients that delivered."""
         return attention
 
+    def at_most(self, clients: int) -> Sampler:
+        """The sampler that draws no more clients than this, where some are away."""
+        return self
+
     @property
     def learns(self) -> bool:
         """Whether `learn` needs the distances."""
@@ -76,6 +80,9 @@ class FixedSize(Sampler):
     @property
     def largest(self) -> int:
         return self.clients
+
+    def at_most(self, clients: int) -> FixedSize:
+        return self if clients >= self.clients else replace(self, clients=clients)
 
     def check(self, registered: Ids) -> None:
         if self.clients > len(registered):
@@ -181,7 +188,8 @@ class AdaFL(FixedSize):
 
 @dataclass(frozen=True)
 class RoundRobin(FixedSize):
-    """Clients in turn, `clients` at a time."""
+    """Clients in turn, `clients` in each round: the first ones first, and after the last the first
+    again. No chance is involved; it is also called Sequential."""
 
     def draw(self, urn: Urn) -> Cohort:
         self.check(urn.registered)

@@ -110,6 +110,12 @@ def storage(algorithm: Algorithm, n: int) -> Storage:
     return Storage(Size.of(played.server), Size.of(played.me))
 
 
+def upload_forms(algorithm: Algorithm, x: Tensor) -> tuple[Struct, Struct]:
+    """What a client answers to a survey and uploads, for models like x; values mean nothing."""
+    played = _Rehearsal(algorithm, x)
+    return played.answer, played.up
+
+
 def operations(algorithm: Algorithm) -> Operations:
     """All operations of an algorithm in a round, as its code is written."""
     return Operations(client_work(algorithm), server_work(algorithm))

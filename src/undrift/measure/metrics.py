@@ -98,6 +98,11 @@ class Meter:
         about = (self.algorithm, self.task, self.data, self.engine, self.seed, self.personal)
         self.clients = ClientMeter(*about)
 
+    @property
+    def of_clients(self) -> bool:
+        """Whether single clients are measured."""
+        return bool(self.personal or self.data.own_tests or self.fairness)
+
     def notes(self) -> dict[str, Any]:
         """What a checkpoint keeps for `resume`: everything but the time."""
         kept = {key: value for key, value in vars(self.totals).items() if key != CLOCK}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,8 @@ from undrift.experiment.experiment import Experiment
 from undrift.later import torch
 from undrift.measure.cost import RoundCost, client_work, forward_flops
 from undrift.models import Model
-from undrift.papers.item import FOLDER, Cell, Item
+from undrift.papers import FOLDER
+from undrift.papers.item import Cell, Item
 from undrift.papers.results import Result
 
 
@@ -118,24 +118,23 @@ def cell_budget(cell: Cell, done: frozenset[str] = frozenset()) -> Budget:
 
 @dataclass
 class Rates:
-    """Operations per second that were measured, by model."""
+    """Operations per second by model, of its fastest trial: the others had to share the machine."""
 
     measured: Mapping[str, float]
 
     @classmethod
     def of(cls, results: Iterable[tuple[Item, Result]]) -> Rates:
         """From the trials that were run."""
-        flops: dict[str, float] = defaultdict(float)
-        seconds: dict[str, float] = defaultdict(float)
+        best: dict[str, float] = {}
         models: dict[tuple[str, str, str], str] = {}
         for item, result in results:
             place = (item.id, result.cell, result.scale)
             if place not in models:
                 (cell,) = [one for one in item.cells(result.scale) if one.id == result.cell]
                 models[place] = repr(cell.rows[0].experiment.model)
-            flops[models[place]] += result.flops
-            seconds[models[place]] += result.seconds
-        return cls({name: flops[name] / seconds[name] for name in flops if seconds[name]})
+            speed = result.flops / result.seconds if result.seconds else 0.0
+            best[models[place]] = max(best.get(models[place], 0.0), speed)
+        return cls(best)
 
     def of_model(self, model: Model) -> float | None:
         """The rate of a model; of one that was not run, the median of the others."""

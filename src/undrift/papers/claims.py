@@ -92,7 +92,7 @@ class Claim:
     @classmethod
     def of(cls, given: Any, rows: Collection[str], measures: Collection[str]) -> Claim:
         """From a test, or a table with one."""
-        given = {"test": given} if isinstance(given, str) else dict(given)
+        given = given if isinstance(given, dict) else {"test": str(given)}
         known = ("test", "cells", "measure", "other", "text")
         for name in given:
             if name not in known:

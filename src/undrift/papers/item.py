@@ -8,32 +8,22 @@ for the value of `name` in `let`, which options, scales and rows change in the s
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError, at, shortened, unknown
 from undrift.core import Algorithm
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
-from undrift.experiment.settings import TEXTS, SettingsFile, named
+from undrift.experiment.settings import TEXTS, named
+from undrift.experiment.toml import Place
+from undrift.papers import FULL, SMOKE
 from undrift.papers.claims import Claim
+from undrift.papers.layers import Table, filled, matches, merged, pruned
 from undrift.papers.measures import Measure, measure
-
-FOLDER = Path(__file__).parent
-
-PAPERS = {
-    "adabest": "AdaBest: minimizing client drift in federated learning via adaptive bias "
-    "estimation (Varno et al., ECCV 2022)",
-    "fedgbo": "Accelerating federated learning with a global biased optimiser "
-    "(Mills et al., IEEE Transactions on Computers 2022)",
-    "fedglad": "When to trust aggregated gradients: addressing negative client sampling in "
-    "federated learning (Yang et al., TMLR 2023)",
-}
 
 KINDS = {
     "experiment": "is run",
@@ -42,8 +32,6 @@ KINDS = {
     "open": "needs what is not measured",
 }
 """what an item is → what that means"""
-
-FULL, SMOKE = "full", "smoke"
 
 TINY: dict[str, Any] = {
     "data": "digits",
@@ -61,7 +49,17 @@ validation clients are few then, too"""
 OWN = ("let", "rows", "note", "ours", "seeds")
 """what options and scales may hold beside settings of the experiment"""
 
-Table = dict[str, Any]
+FIELDS = {one.name for one in fields(Experiment)} - {"algorithms", "seeds"}
+"""settings of an experiment that an item may give"""
+
+TYPES: dict[tuple[type, ...], str] = {
+    (str,): "source claim kind like table held why",
+    (dict,): "experiment let axes rows measures printed scales",
+    (list, tuple): "claims only_cells only_rows notes",
+    (int,): "seeds",
+    (int, float): "tolerance",
+}
+"""types → the entries of an item that must have one of them"""
 
 
 @dataclass(frozen=True)
@@ -168,6 +166,11 @@ class Item:
     notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        for types, names in TYPES.items():
+            for name in names.split():
+                if not isinstance(getattr(self, name), types):
+                    with at(name):
+                        raise UndriftError(f"{name} must be a {types[0].__name__}")
         if self.kind not in KINDS:
             with at("kind"):
                 raise UndriftError(unknown("kind", str(self.kind), KINDS))
@@ -182,6 +185,8 @@ class Item:
                 self.measures[name] = measure(text)
         if not self.measures:
             raise UndriftError("measures must be given, such as accuracy = \"Last('accuracy')\"")
+        with at("experiment"):
+            _check(self.experiment)
         cells = {cell.id: cell for cell in self.cells()}
         labels = {row.label for cell in cells.values() for row in cell.rows}
         made = []
@@ -216,14 +221,14 @@ class Item:
         return next(iter(self.measures.items()))
 
     @cached_property
-    def _options(self) -> list[tuple[str, list[Table]]]:
-        """Id of each cell, and its options."""
-        found = []
-        axes = [axis.items() for axis in self.axes.values() if axis]
+    def _options(self) -> list[tuple[str, dict[Place, Table]]]:
+        """Id of each cell, and the options that make it, by their place in the file."""
+        found: list[tuple[str, dict[Place, Table]]] = []
+        axes = [[(axis, *one) for one in some.items()] for axis, some in self.axes.items() if some]
         for choice in itertools.product(*axes):
-            id = ",".join(name for name, _ in choice) or "all"
+            id = ",".join(name for _, name, _ in choice) or "all"
             if not self.only_cells or any(matches(id, pattern) for pattern in self.only_cells):
-                found.append((id, [option for _, option in choice]))
+                found.append((id, {("axes", axis, name): made for axis, name, made in choice}))
         return found
 
     @property
@@ -233,31 +238,34 @@ class Item:
 
     def cells(self, scale: str = FULL, seeds: int | None = None, pattern: str = "") -> list[Cell]:
         """The cells whose id fits the pattern, at a scale and with so many seeds."""
-        if scale not in (FULL, SMOKE, *self.scales):
-            raise UndriftError(f"{self.id}: {unknown('scale', scale, [FULL, SMOKE, *self.scales])}")
-        changes = {FULL: {}, SMOKE: TINY} | self.scales
-        last = changes[scale]
+        scales = {FULL: {}, SMOKE: TINY} | self.scales
+        if scale not in scales:
+            raise UndriftError(f"{self.id}: {unknown('scale', scale, scales)}")
+        last, number = {("scales", scale): scales[scale]}, scales[scale].get("seeds", self.seeds)
         return [
-            self._cell(id, [*options, last], seeds or last.get("seeds", self.seeds))
+            self._cell(id, options | last, seeds or number, few=scale == SMOKE)
             for id, options in self._options
             if matches(id, pattern)
         ]
 
-    def _cell(self, id: str, layers: Sequence[Table], seeds: int) -> Cell:
+    def _cell(self, id: str, layers: Mapping[Place, Table], seeds: int, few: bool) -> Cell:
         settings, let, rows, notes = self.experiment, self.let, self.rows, []
-        for layer in layers:
+        for place, layer in layers.items():
+            with at(*place):
+                _check(layer)
             settings = merged(settings, {k: v for k, v in layer.items() if k not in OWN})
             let = merged(let, layer.get("let", {}))
             rows = merged(rows, layer.get("rows", {}))
             notes += [layer["note"]] if "note" in layer else []
         made = [
-            self._row(label, row, settings, let, seeds)
+            self._row(label, row, settings, let, seeds, few)
             for label, row in rows.items()
             if any(fnmatchcase(label, pattern) for pattern in self.only_rows)
         ]
-        return Cell(id, tuple(made), " ".join(notes), any(layer.get("ours") for layer in layers))
+        ours = any(layer.get("ours") for layer in layers.values())
+        return Cell(id, tuple(made), " ".join(notes), ours)
 
-    def _row(self, label: str, row: Any, settings: Table, let: Table, seeds: int) -> Row:
+    def _row(self, label: str, row: Any, settings: Table, let: Table, seeds: int, few: bool) -> Row:
         row = {"algorithm": row} if isinstance(row, str) else row
         with at("rows", label):
             known = ("algorithm", "settings", "by", "ours", "let")
@@ -273,8 +281,9 @@ class Item:
                 raise UndriftError(f"by must be one of the measures: {', '.join(self.measures)}")
             let = merged(let, row.get("let", {}))
             made = filled(merged(settings, row.get("settings", {})), let)
-            made = pruned(made) | {"algorithms": filled(texts, let), "seeds": [*range(seeds)]}
-            if settings.get("data") == TINY["data"]:
+            named_by = [_algorithm(text) for text in filled(texts, let)]
+            made = pruned(made) | {"algorithms": named_by, "seeds": [*range(seeds)]}
+            if few:
                 made |= _few(made)
         with at("experiment"):
             made = {name: _object(name, value) for name, value in made.items()}
@@ -282,10 +291,18 @@ class Item:
         return Row(label, experiment, row.get("by", ""), row.get("ours", False))
 
 
+def _check(layer: Any) -> None:
+    """Raise unless an option or a scale is a table of settings."""
+    if not isinstance(layer, dict):
+        raise UndriftError("give a table of settings")
+    for name in layer:
+        if name not in (*FIELDS, *OWN):
+            with at(name):
+                raise UndriftError(unknown("setting", name, FIELDS | {*OWN}))
+
+
 def _object(name: str, value: Any) -> Any:
     """The object that a setting's text names; each text is parsed once."""
-    if name == "algorithms":
-        return [_algorithm(one) for one in value]
     return _named(name, value) if name in TEXTS and isinstance(value, str) else value
 
 
@@ -298,110 +315,3 @@ def _few(settings: Table) -> Table:
     if hasattr(sampler, "clients"):
         sampler = replace(sampler, clients=min(sampler.clients, 3))
     return {"sampler": sampler, "validation": min(settings.get("validation", 0), 2)}
-
-
-def matches(id: str, pattern: str) -> bool:
-    """Whether a cell fits: each part of the pattern fits one of the id's, with * and ?."""
-    parts = id.split(",")
-    wanted = [one.strip() for one in pattern.split(",") if one.strip()]
-    return all(any(fnmatchcase(part, one) for part in parts) for one in wanted)
-
-
-def merged(old: Table, new: Mapping[str, Any]) -> Table:
-    """Tables merged into one; values of the second replace those of the first."""
-    both = dict(old)
-    for key, value in new.items():
-        inner = old.get(key) if value else None
-        both[key] = (
-            merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-        )
-    return both
-
-
-def pruned(table: Table) -> Table:
-    """The table without settings that are None, in tables inside it too."""
-    return {
-        key: pruned(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None
-    }
-
-
-def filled(value: Any, let: Mapping[str, Any]) -> Any:
-    """The value with `{name}` in its texts replaced."""
-    if isinstance(value, dict):
-        return {key: filled(one, let) for key, one in value.items()}
-    if isinstance(value, list):
-        return [filled(one, let) for one in value]
-    if not isinstance(value, str):
-        return value
-
-    def known(name: str) -> Any:
-        if name not in let:
-            raise UndriftError(unknown("name in let", name, let))
-        return let[name]
-
-    if whole := re.fullmatch(r"\{(\w+)\}", value):
-        return filled(known(whole[1]), let)
-    return re.sub(r"\{(\w+)\}", lambda found: str(filled(known(found[1]), let)), value)
-
-
-MERGED = ("experiment", "let", "axes", "rows", "scales")
-TAKEN = ("measures", "seeds", "tolerance", "only_cells", "only_rows")
-"""entries of an item that another one which is like it builds on, and takes over if it has none"""
-
-
-def read_item(path: Path) -> Item:
-    """The item in a file; an error begins with its line."""
-    file = _settings(path)
-    return file.build(lambda **given: Item(paper=path.parent.name, name=path.stem, **given))
-
-
-def _settings(path: Path) -> SettingsFile:
-    """The entries of a file, with those of the item that it is like."""
-    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(Item)}
-    known = {name: must for name, must in known.items() if name not in ("paper", "name")}
-    file = SettingsFile(path, known)
-    if like := file.values.get("like"):
-        other = path.with_name(f"{like}.toml")
-        with file.blame(), at("like"):
-            if not other.is_file():
-                raise UndriftError(f"there is no {other.name} beside it")
-        base = _settings(other).values
-        file.values |= {
-            name: base[name] for name in TAKEN if name not in file.values and name in base
-        }
-        file.values |= {
-            name: merged(base.get(name, {}), file.values.get(name, {})) for name in MERGED
-        }
-    return file
-
-
-def paths(paper: str) -> list[Path]:
-    """The files of a paper's items, in the paper's order."""
-
-    def order(path: Path) -> tuple[str, int, str]:
-        kind, number, rest = re.fullmatch(r"([a-z]+)(\d*)(.*)", path.stem).groups()  # type: ignore[union-attr]
-        return kind, int(number or 0), rest
-
-    return sorted((FOLDER / paper).glob("*.toml"), key=order)
-
-
-def items(pattern: str = "*") -> Iterator[Item]:
-    """All items whose id fits, such as "adabest/table2", "fedglad" or "*/table*"."""
-    wanted = pattern if "/" in pattern else f"{pattern}/*"
-    found = [
-        p for paper in PAPERS for p in paths(paper) if fnmatchcase(f"{paper}/{p.stem}", wanted)
-    ]
-    if not found:
-        known = [f"{paper}/{path.stem}" for paper in PAPERS for path in paths(paper)]
-        raise UndriftError(unknown("item", pattern, known, ["`undrift paper list` shows them"]))
-    return map(read_item, found)
-
-
-def item(id: str) -> Item:
-    """The item with this id."""
-    found = list(items(id))
-    if len(found) != 1:
-        raise UndriftError(f"{id}: give one item, such as {found[0].id}")
-    return found[0]

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from undrift.experiment.experiment import Experiment
+from undrift.papers import FOLDER, FULL
 from undrift.papers.budget import Budget, Rates, cell_budget, data_facts, total
+from undrift.papers.catalogue import items
 from undrift.papers.claims import (
     AGREES,
     DISAGREES,
@@ -25,7 +27,8 @@ from undrift.papers.claims import (
 from undrift.papers.cost_tables import Row as CostRow
 from undrift.papers.cost_tables import table as cost_table
 from undrift.papers.cost_tables import text as cost_text
-from undrift.papers.item import FOLDER, FULL, Cell, Item, Row, items, matches
+from undrift.papers.item import Cell, Item, Row
+from undrift.papers.layers import matches
 from undrift.papers.results import Result, current, read_results
 from undrift.report.estimate import Estimate
 

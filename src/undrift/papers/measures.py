@@ -155,7 +155,7 @@ MEASURES = {
 
 def measure(expression: str) -> Measure:
     """The measure with this text, such as "Last('accuracy')"."""
-    made = parse(expression, MEASURES, "measure")
+    made = parse(expression, MEASURES, "measure") if isinstance(expression, str) else None
     if not isinstance(made, Measure):
         raise UndriftError(f"{expression!r} is not a measure, such as Last('accuracy')")
     return made

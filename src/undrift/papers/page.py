@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from undrift._version import __version__
-from undrift.papers.item import PAPERS
+from undrift.papers.catalogue import PAPERS
 from undrift.papers.judging import Book, Outcome, summary
 from undrift.papers.tables import (
     LEGEND,

@@ -13,7 +13,8 @@ from typing import Any
 
 from undrift.config import UndriftError
 from undrift.experiment.experiment import settings_hash
-from undrift.papers.item import FULL, SMOKE, Cell, Item, Row
+from undrift.papers import FULL, SMOKE
+from undrift.papers.item import Cell, Item, Row
 from undrift.report.read import Arm, Run, read_run
 from undrift.runs.identity import FACTS, stored_sessions
 from undrift.runs.layout import RunFile

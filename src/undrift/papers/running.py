@@ -8,7 +8,8 @@ from pathlib import Path
 
 from undrift.core import Algorithm
 from undrift.experiment.experiment import Experiment
-from undrift.papers.item import FULL, Cell, Item
+from undrift.papers import FULL
+from undrift.papers.item import Cell, Item
 from undrift.papers.results import Runs
 
 

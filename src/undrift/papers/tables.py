@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from undrift.papers import FULL
 from undrift.papers.budget import Rates
+from undrift.papers.catalogue import PAPERS
 from undrift.papers.claims import AGREES, DISAGREES, NOT_RUN, OTHER, UNCLEAR, Verdict
-from undrift.papers.item import FULL, PAPERS, Item
+from undrift.papers.item import Item
 from undrift.papers.judging import Book, CellOutcome, Outcome, RowOutcome, summary
 from undrift.report.tables import escape_latex, escape_markdown
 

@@ -42,7 +42,7 @@ def FedACG(beta: float = 0.85, mu: float = 0.001, *, weights: Weights = "uniform
     """FedProx whose server sends the model ahead by its momentum; beta is the paper's λ.
 
     It is AdaBest's server: `Prox(AdaBest(mu=0, beta=0.85), mu=0.001)` is the same. `mu` pulls as
-    mu (y − x); the authors' code lacks the factor 1/2, so their weight w is mu = 2w.
+    mu (y − x). The authors' code has mu = 0.002: its weight is 0.001, without the factor 1/2.
 
     Reference: Kim et al., Communication-efficient federated learning with accelerated client
     gradient, CVPR 2024, https://arxiv.org/abs/2201.03172.
@@ -107,21 +107,22 @@ def FedSpeed(
     rho: float = 0.1,
     alpha: float = 1.0,
     *,
-    form: Literal["paper", "code"] = "paper",
+    form: Literal["code", "paper"] = "code",
 ) -> SAM:
     """FedDyn with a step uphill before every gradient; mu is the paper's 1/λ.
 
-    form="paper" goes uphill by rho times the gradient, mixes both gradients by alpha, and averages
-    over this round's clients only; "code" is what the authors' code does, SAM around FedDyn.
+    form="code" is what the authors' code does, SAM around FedDyn; "paper" goes uphill by rho times
+    the gradient and takes the mean of duals over this round's clients only. alpha mixes in the
+    gradient uphill.
 
     Reference: Sun et al., FedSpeed: Larger local interval, less communication round, and higher
     generalization accuracy, ICLR 2023, https://arxiv.org/abs/2302.10429.
 
-    >>> undrift.algorithm("FedSpeed(form='code')")
+    >>> undrift.algorithm("fedspeed")
     SAM(FedDyn(mu=0.1, scale='none'), rho=0.1)
     """
     if form == "code":
         return SAM(FedDyn(mu, scale="none"), rho, share=alpha)
     if form != "paper":
-        raise UndriftError(f"FedSpeed(form={form!r}): form must be one of 'paper', 'code'")
+        raise UndriftError(f"FedSpeed(form={form!r}): form must be one of 'code', 'paper'")
     return SAM(FedDyn(mu, scale="none", duals="active"), rho, normalise=False, share=alpha)

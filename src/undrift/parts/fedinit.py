@@ -13,9 +13,10 @@ class FedInit(Part):
 
     y₀ = x + β(x − y_i'),  y_i' the model that the client reached last time (x at first)
 
-    `form="paper"` averages the models y_K; "code" adds the mean of y_K − y₀ to x, and the inner
-    algorithm sees the way from y₀ as if it had begun at x. Algorithms that divide updates by Kη
-    need the latter.
+    `form="code"`, of the authors' code, adds the mean of y_K − y₀ to x; the inner algorithm sees
+    the way from y₀ as if it had begun at x. "paper" averages the models y_K, and refuses what
+    divides updates by Kη. Where clients come back late, y_i' is old and far behind x, and "paper"
+    lets ||x|| grow.
 
     Neutral: beta=0.
     Cost: n kept by each client; no traffic.
@@ -23,13 +24,13 @@ class FedInit(Part):
     Reference: Sun et al., Understanding how consistency works in federated learning via stage-wise
     relaxed initialization, NeurIPS 2023, https://arxiv.org/abs/2306.05706.
 
-    >>> undrift.algorithm("FedInit(SCAFFOLD(), beta=0.05, form='code')")
-    FedInit(SCAFFOLD(), beta=0.05, form='code')
+    >>> undrift.algorithm("FedInit(SCAFFOLD(), beta=0.05)")
+    FedInit(SCAFFOLD(), beta=0.05)
     """
 
     beta: float = real(0.1, ge=0, tune="log(0.01, 0.5)")
     _: KW_ONLY
-    form: str = choice("paper", "code")
+    form: str = choice("code", "paper")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -10,6 +11,9 @@ from undrift.report.settings import compared, contrast, differences, form, read_
 
 if TYPE_CHECKING:
     from undrift.report.read import Run
+
+LISTED = 6
+"""most algorithms that a title names"""
 
 MOST = 4
 """settings that a label names; runs that differ in more are told apart by their names"""
@@ -54,6 +58,31 @@ def descriptions(runs: Sequence[Run]) -> list[str]:
         for place, told in zip(places, differences(flats), strict=True):
             whats[place] = "; ".join([what, *told])
     return whats
+
+
+def title(run: Run) -> str:
+    """The name of a run; of several, their data and algorithms."""
+    if not run.merged and not run.pooled:
+        return run.name
+    data = dict.fromkeys(data_name(one.experiment.get("data", "")) for one in run.members)
+    names = list(dict.fromkeys(arm.short for arm in run.arms))
+    algorithms = ", ".join(names) if len(names) <= LISTED else f"{len(names)} algorithms"
+    return f"{', '.join(data)}: {algorithms}".removeprefix(": ")
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Runs in the order of the settings in which they differ, if labels name these."""
+    told = differences(compared([run.experiment for run in runs]))
+    if len(runs) < 2 or max(map(len, told)) > MOST:
+        return list(runs)
+    places = sorted(range(len(runs)), key=lambda place: [_natural(one) for one in told[place]])
+    return [runs[place] for place in places]
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """A key to sort texts by, in which numbers count as such."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", text)
+    return [(float(part), "") if place % 2 else (0.0, part) for place, part in enumerate(parts)]
 
 
 def _what(run: Run) -> str:

@@ -102,7 +102,8 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     problems = " on the same problem" if len({arm.problem for arm in run.arms}) > 1 else ""
     about = joined(row.score.about for row in rows)
     aside = "" if all(row.arm.federated for row in rows) else ", Centralised aside"
-    best = f"{BEST} marks the best of those that finished{problems}{aside}"
+    what = "best accuracy" if run.imbalanced else "best"
+    best = f"{BEST} marks the {what} of those that finished{problems}{aside}"
     text = f"{about}, {_spread(rows)}; {best}."
     text += _chance(rows)
     if run.imbalanced:
@@ -127,8 +128,9 @@ def _flatters(run: Run) -> str:
         100 * size / sum(labels.test) for labels in run.imbalanced for size in labels.test if size
     ]
     return (
-        f" Accuracy flatters models that favour large classes, which here have {min(shares):.2g} to"
-        f" {max(shares):.2g} % of the test samples; balanced accuracy is the mean over the classes."
+        f" The classes have {min(shares):.2g} to {max(shares):.2g} % of the test samples, so"
+        " accuracy flatters models that favour the large ones; balanced accuracy is the mean of the"
+        " accuracies on each class."
     )
 
 

@@ -16,7 +16,9 @@ from undrift.measure.quantities import CLOCK, QUANTITIES
 from undrift.report.forks import Fork, read_fork
 from undrift.report.labels import short_names
 from undrift.report.score import ACCURACY, LOSS, RMSE, Score
+from undrift.runs.clients import read_clients
 from undrift.runs.columns import Floats, MetricsReader
+from undrift.runs.layout import RunFile
 from undrift.runs.reading import (
     FILES,
     Failure,
@@ -150,6 +152,11 @@ class Run:
     merged: tuple[Run, ...] = ()
     pooled: tuple[Run, ...] = ()
 
+    @cached_property
+    def client_rows(self) -> list[dict[str, str]]:
+        """The rows of clients.csv, as text."""
+        return read_clients(self.folder / RunFile.CLIENTS)
+
     @property
     def members(self) -> tuple[Run, ...]:
         """The runs in it that differ in more than their seeds."""
@@ -260,7 +267,7 @@ def read_run(run_dir: Path, metrics: MetricsReader | None = None) -> Run:
     folder = Path(run_dir)
     if not is_folder(folder):
         raise UndriftError(f"{shortened(str(folder))} is not a directory; give the one a run wrote")
-    settings, rows, partition, endings = (folder / name for name in FILES)
+    settings, rows, partition, endings, _ = (folder / name for name in FILES)
     experiment = read_experiment(settings)
     name, seeds = experiment["name"], tuple(experiment["seeds"])
     names = read_names(settings, experiment["algorithms"])

@@ -43,6 +43,7 @@ class TerminalTable:
     columns  column → heading and cells
     kept     columns in the order in which they get a place
     note     text below it, as wide as the terminal
+    more     what to do to see columns that are left out
     """
 
     labels: Sequence[str]
@@ -50,6 +51,10 @@ class TerminalTable:
     columns: Mapping[str, tuple[str, Sequence[str]]]
     kept: Sequence[str]
     note: str
+    more: str = (
+        "The page of `undrift report` has all columns; its option --columns chooses those shown"
+        " here."
+    )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.cells import cell_len
@@ -70,13 +75,11 @@ class TerminalTable:
                 shown.append(name)
         shown = [name for name in self.columns if name in shown]
         yield self._table(shown, max(options.max_width - others(shown), 1))
-        note = self.note
+        notes = [self.note] if self.note else []
         if missing := [name for name in self.columns if name not in shown]:
-            note += (
-                f"\nNot shown at this width: {', '.join(missing)}. The page of `undrift report` has"
-                " all columns; its option --columns chooses those shown here."
-            )
-        yield Text(note, style="table.caption", overflow="fold")
+            notes.append(f"Not shown at this width: {', '.join(missing)}. {self.more}")
+        if notes:
+            yield Text("\n".join(notes), style="table.caption", overflow="fold")
 
     def _table(self, shown: Sequence[str], width: int) -> Table:
         """The table with these columns, and names of at most this width."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterable
@@ -11,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as serialize
 from torch import Tensor
 
 from undrift.config import UndriftError
-from undrift.core import Struct
 from undrift.federation.rounds import State
-from undrift.runs.tensor_file import Content, checksum
-from undrift.system.files import Damaged, replace_file
+from undrift.runs.record_file import put_together, read, take_apart, write
 from undrift.training.memory import BUDGET, Index, Store
 
 FORMAT = 2
@@ -39,7 +34,7 @@ def save(state: State, path: str | Path) -> None:
         "format": FORMAT,
         "t": state.t,
         "notes": state.notes,
-        "server": _take_apart(state.server, "server", tensors),
+        "server": take_apart(state.server, "server", tensors),
         "clients": _take_rows(state.clients, "clients", path, tensors),
         "models": None
         if state.models is None
@@ -49,9 +44,7 @@ def save(state: State, path: str | Path) -> None:
         tensors["everyone"] = state.everyone
     if state.attention is not None:
         tensors["attention"] = torch.from_numpy(state.attention)
-    own = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-    text = json.dumps(facts)
-    replace_file(path, serialize(own, {"undrift": text, "checksum": _checksum(text, own)}))
+    write(path, facts, tensors)
 
 
 def load(path: str | Path, budget: int = BUDGET) -> State:
@@ -60,7 +53,7 @@ def load(path: str | Path, budget: int = BUDGET) -> State:
     facts, tensors = _read(path)
     attention = tensors.get("attention")
     state = State(
-        server=_put_together(facts["server"], "server", tensors),
+        server=put_together(facts["server"], "server", tensors),
         buffers=tensors["buffers"],
         t=facts["t"],
         clients=_put_rows(facts["clients"], "clients", path, tensors, budget),
@@ -114,49 +107,17 @@ def compact(path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The metadata and tensors of a checkpoint, after checking its checksum and format."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            # Cloned into torch's aligned memory: the rounding of products may depend on addresses
-            # (undrift.arithmetic).
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (OSError, RuntimeError) as error:  # RuntimeError: too many open files
-        raise UndriftError(f"{path} cannot be read as a checkpoint: {error}") from None
-    except SafetensorError as error:
-        raise Damaged(f"{path} cannot be read as a checkpoint: {error}; give another one") from None
-    text = metadata.get("undrift", "")
-    if metadata.get("checksum") != _checksum(text, tensors):
-        raise Damaged(
-            f"{path} is damaged: its checksum is wrong or missing; give another checkpoint"
-        )
-    facts: dict[str, Any] = json.loads(text)
+    """The facts and tensors of a checkpoint, after checking its checksum and format."""
+    facts, tensors = read(path, "checkpoint")
     if facts.get("format") != FORMAT:
         raise UndriftError(f"{path} is not a checkpoint of this version of undrift")
     return facts, tensors
 
 
-def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    return checksum(
-        text,
-        {
-            name: Content(str(tensor.dtype), list(tensor.shape), _bytes(tensor))
-            for name, tensor in tensors.items()
-        },
-    )
-
-
-def _bytes(tensor: Tensor) -> Any:
-    """The bytes of a tensor; an empty one may have strides that cannot be viewed."""
-    if not tensor.numel():
-        return b""
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
-
-
 def _take_rows(store: Store, place: str, path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """A store as JSON: the path of its folder, or all its records; tensors go to `tensors`."""
     if store.folder is None:
-        return {"rows": {i: _take_apart(me, f"{place}.{i}", tensors) for i, me in store.items()}}
+        return {"rows": {i: take_apart(me, f"{place}.{i}", tensors) for i, me in store.items()}}
     folder = os.path.relpath(_beside(path, store.folder.absolute()), path.parent)
     tensors |= {f"{place}.{name}": column for name, column in store.flush().items()}
     return {"folder": folder}
@@ -181,7 +142,7 @@ def _put_rows(
         return Store.restore(_beside(path, facts["folder"]), _index(place, tensors), budget)
     store = Store(budget=budget)
     for i, parts in facts["rows"].items():
-        store.put(int(i), _put_together(parts, f"{place}.{i}", tensors))
+        store.put(int(i), put_together(parts, f"{place}.{i}", tensors))
     return store
 
 
@@ -189,26 +150,3 @@ def _index(place: str, tensors: dict[str, Tensor]) -> Index:
     """The index of a store among the tensors of a checkpoint."""
     inside = f"{place}."
     return {name.removeprefix(inside): t for name, t in tensors.items() if name.startswith(inside)}
-
-
-def _take_apart(record: Struct, place: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """A record as JSON, with null in place of each tensor; the tensors go to `tensors`."""
-    parts: dict[str, Any] = {}
-    for name, value in record.items():
-        if isinstance(value, Struct):
-            parts[name] = _take_apart(value, f"{place}.{name}", tensors)
-        elif isinstance(value, Tensor):
-            parts[name], tensors[f"{place}.{name}"] = None, value
-        else:
-            parts[name] = value
-    return parts
-
-
-def _put_together(parts: dict[str, Any], place: str, tensors: dict[str, Tensor]) -> Struct:
-    fields: dict[str, Any] = {}
-    for name, value in parts.items():
-        if isinstance(value, dict):
-            fields[name] = _put_together(value, f"{place}.{name}", tensors)
-        else:
-            fields[name] = tensors[f"{place}.{name}"] if value is None else value
-    return Struct(**fields)

@@ -10,9 +10,12 @@ from pathlib import Path
 from undrift.config import UndriftError
 from undrift.runs.layout import (
     HOLDS,
+    STUDY_HOLDS,
     RunFile,
     checkpoint_files,
+    is_study,
     model_file,
+    study_runs,
     trial_folder,
     trial_named,
 )
@@ -24,6 +27,9 @@ from undrift.system.lock import Lock
 
 WORKING = (".lock", ".pid", f"{RunFile.METRICS}.unused")
 """Files that a run writes beside those of `RunFile`."""
+
+STUDY_WORKING = (".study.lock", ".claims")
+"""Files that a study writes beside those of `StudyFile`."""
 
 
 def size(path: Path) -> int:
@@ -38,14 +44,25 @@ def refuse_no_run(run: Path) -> None:
         raise missing(run / RunFile.EXPERIMENT)
 
 
+def within(folder: Path) -> list[Path]:
+    """The run directories of a study or sweep; of a run directory, itself."""
+    return study_runs(folder) if is_study(folder) else [folder]
+
+
 def refuse_others(run: Path) -> None:
-    """Raise unless a path is a run directory, and no link, with nothing in it but a run's files."""
-    refuse_no_run(run)
+    """Raise unless a path is a run directory or a study, and no link, with no other files in it."""
+    study = is_study(run)
+    for one in within(run) if study else ():
+        refuse_others(one)
+    if not study:
+        refuse_no_run(run)
     if run.is_symlink():
         raise UndriftError(f"{run} is a link to {run.resolve()}; give that folder itself")
+    known, working = (STUDY_HOLDS, STUDY_WORKING) if study else (HOLDS, WORKING)
     for path in sorted(run.iterdir()):
         name = path.name.removeprefix(".").removesuffix(".partial")
-        if path.name not in WORKING and name not in HOLDS:
+        best = study and path.match("best-*.toml")
+        if path.name not in working and name not in known and not best:
             raise UndriftError(
                 f"{run} has {path.name} in it, which is no file of a run; move it elsewhere, or "
                 "remove the folder yourself"
@@ -53,8 +70,13 @@ def refuse_others(run: Path) -> None:
 
 
 def remove(run: Path) -> int:
-    """Remove a run directory; returns the bytes that were freed."""
+    """Remove a run directory or a study; returns the bytes that were freed."""
     refuse_others(run)
+    if is_study(run):
+        freed = sum(map(remove, within(run))) + size(run)
+        with writing(run):
+            shutil.rmtree(run)
+        return freed
     with closing(Lock(run)), writing(run):
         freed, settings = size(run), run / RunFile.EXPERIMENT
         for path in sorted(run.iterdir(), key=lambda path: path == settings):

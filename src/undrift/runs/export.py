@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -136,7 +137,8 @@ def _program(module: nn.Module, inputs: Tensor, facts: dict[str, Any]) -> bytes:
 
 def _onnx(module: nn.Module, inputs: Tensor, facts: dict[str, Any]) -> bytes:
     for package in ("onnx", "onnxscript"):
-        require(package, "", "export to .onnx")
+        require(package, "onnx", "export to .onnx")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses packages that nobody needs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -73,8 +73,9 @@ class RunFolder:
         if self.sums.damage:
             self.notes.append(f"{self.sums.damage}; checksums are computed again")
         self._settings()
-        counts: Row = {"label_counts": data.label_counts.tolist()} if task.classifies else {}
-        if task.classifies and not isinstance(data.transform, Windows):  # letters are not classes
+        known = task.classifies and len(data.order) > 0  # a deployment's samples are elsewhere
+        counts: Row = {"label_counts": data.label_counts.tolist()} if known else {}
+        if known and not isinstance(data.transform, Windows):  # letters are not classes
             counts["test_label_counts"] = data.test_label_counts.tolist()
         for whose, names in (("clients", data.client_names), ("classes", data.class_names)):
             counts |= {} if names is None else {whose: list(names)}

@@ -17,7 +17,7 @@ from undrift.experiment.registry import algorithm, labels
 from undrift.federation.rounds import State
 from undrift.runs import checkpoint
 from undrift.runs.folder import RunFolder, trial_name
-from undrift.runs.identity import own_code, stored_experiment, stored_sessions
+from undrift.runs.identity import own_code, refuse_deployment, stored_experiment, stored_sessions
 from undrift.runs.layout import checkpoint_files, origin_file, round_of, trial_folder
 from undrift.runs.origin import first_state, refuse_unfit
 from undrift.runs.runner import engine_of
@@ -44,6 +44,7 @@ def forked(
     fresh       whether to take over the model only, and not what algorithms remember
     code        files of the user's own, as for `stored_experiment`
     """
+    refuse_deployment(run)
     other = stored_experiment(run, code)
     first = other.origin.round if other.origin else 1
     if not first <= round <= other.rounds:

@@ -119,6 +119,15 @@ def _refuse_without_origin(folder: Path, seeds: set[int]) -> None:
             )
 
 
+def refuse_deployment(folder: Path) -> None:
+    """Raise if a run's clients are nodes of a deployment, which hold its data and memories."""
+    if (folder / RunFile.DEPLOYMENT).exists():
+        raise UndriftError(
+            f"{folder} is the run of a deployment, whose data and memories are on its nodes; "
+            "`undrift deploy serve` goes on with it"
+        )
+
+
 def stored_experiment(folder: Path, code: Sequence[Path] = ()) -> Experiment:
     """The experiment of a run directory; raises if its settings were edited.
 

@@ -41,6 +41,11 @@ class RunFile(_Named):
     )
     MODELS = "models", "deployed models, by parameter names, as safetensors"
     CHECKSUMS = "checksums.json", "SHA-256 of models and settings, CRC-32 of rows and failures"
+    DEPLOYMENT = "deployment.json", "clients of a deployment: nodes, samples, last answers"
+    EXCHANGES = (
+        "exchanges.jsonl",
+        "which clients a deployment asked in each round, and who was absent",
+    )
     ORIGIN = "origin", "states of the run that this one was forked from"
     TENSORBOARD = "tensorboard", "for `tensorboard --logdir`"
     MLFLOW = "mlflow", "for `mlflow ui`"

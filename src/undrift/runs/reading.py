@@ -11,12 +11,15 @@ from typing import Any, Literal, TypeGuard
 
 from undrift.config import UndriftError
 from undrift.later import NDArray, np
-from undrift.runs.layout import RunFile
+from undrift.runs.layout import RunFile, StudyFile, is_study
 
 FORMAT = 1
 """Format of run directories: "format" in experiment.json, which the oldest lack."""
 
-FILES = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES)
+FILES = (
+    *(RunFile.EXPERIMENT, RunFile.METRICS, RunFile.PARTITION, RunFile.FAILURES),
+    RunFile.CLIENTS,
+)
 """The files of a run directory that reports read."""
 
 
@@ -181,6 +184,11 @@ def missing(path: Path) -> UndriftError:
     """The error for a file that every run directory has."""
     if not is_folder(path.parent):
         return UndriftError(f"there is no folder {str(path.parent)!r}; `undrift ls` shows the runs")
+    if is_study(path.parent):
+        return UndriftError(
+            f"{str(path.parent)!r} is a study or sweep, not a run: its page is {RunFile.REPORT}, "
+            f"its runs are in {StudyFile.TRIALS}/"
+        )
     return UndriftError(f"{str(path.parent)!r} is not a run directory: it has no {path.name}")
 
 

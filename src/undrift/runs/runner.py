@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -28,7 +28,7 @@ from undrift.runs.clients import write_clients
 from undrift.runs.deployed import about, metadata
 from undrift.runs.entries import Row, TrialKey
 from undrift.runs.folder import RunFolder, trial_name
-from undrift.runs.identity import own_code
+from undrift.runs.identity import own_code, refuse_deployment
 from undrift.runs.layout import (
     RunFile,
     checkpoint_file,
@@ -79,21 +79,26 @@ def run(
     engine: str | Engine = "auto",
     workers: int | None = None,
     save_every: float = SAVE_EVERY,
+    located: Callable[[FederatedData], FederatedData] | None = None,
     **session: Any,
 ) -> Generator[Event, None, None]:
     """Run an experiment in a folder, or resume it there; yields events.
 
     engine, workers  where clients run, as for `undrift.engines.engine`
     save_every       seconds between two checkpoints, and so the most work that a crash loses
+    located          gives the data to run on, from those of the experiment, if they are elsewhere
     session          more entries for this session in environment.json
 
     You may leave the loop at any event: the run is saved, and the next call resumes it.
     """
     if not save_every >= 0:
         raise UndriftError(f"save_every={save_every}: must be a number of seconds >= 0")
+    if located is None:
+        refuse_deployment(Path(folder))
     wanted = make_engine(engine, workers)
     with own.blamed():
-        first = experiment.check()
+        task, data = experiment.check()
+        first = task, located(data) if located else data
     _refuse_unfit(experiment, Path(folder), *first)
     place = RunFolder(Path(folder), experiment, *first, command=session.get("command", ""))
     with closing(wanted), place as files:
@@ -123,7 +128,11 @@ def run(
                 yield trial.event("done", last)
         for seed, same_seed in groupby(left, key=lambda trial: trial.seed):
             with own.blamed():
-                task, data = first if seed == experiment.seeds[0] else experiment.prepare(seed)
+                if seed == experiment.seeds[0]:
+                    task, data = first
+                else:
+                    task, data = experiment.prepare(seed)
+                    data = located(data) if located else data
             for trial in same_seed:
                 with own.blamed(trial.where):
                     yield from trial.go(task, data, chosen)
@@ -294,7 +303,7 @@ class TrialRun:
         else:
             self._save(trial, state)
             folder, clients = self.files.folder, trial.meter.clients
-            if trial.meter.personal or trial.data.own_tests:
+            if trial.meter.of_clients:
                 write_clients(folder / RunFile.CLIENTS, self.place, clients.table(state))
             if trial.data.held_out:
                 write_clients(folder / RunFile.VALIDATION, self.place, clients.validation(state))

@@ -87,6 +87,7 @@ class Trial:
             local=experiment.local,
             seed=self.seed,
             engine=self.engine,
+            available=self.data.available,
             dropout=experiment.dropout,
             state=state,
         ):

@@ -15,11 +15,14 @@ from undrift.runs.checksums import Checksums
 from undrift.runs.entries import TrialKey, is_failure, is_session
 from undrift.runs.identity import stored_hash
 from undrift.runs.layout import RunFile, checkpoint_files
-from undrift.runs.reading import read_experiment, read_names
+from undrift.runs.reading import is_folder, read_experiment, read_names
 from undrift.runs.rows import Tally, read_rows
 from undrift.runs.tensor_file import Content, checksum, read_tensors, record_fields
 from undrift.system.files import Damaged
 from undrift.system.lock import holder
+
+MARKS = (RunFile.EXPERIMENT, RunFile.METRICS, RunFile.ENVIRONMENT, RunFile.CHECKSUMS)
+"""files by one of which a run directory is known, whatever else was lost"""
 
 COPY = "restore it from a backup"
 AGAIN = "`undrift resume` computes it again"
@@ -69,6 +72,9 @@ def verify(run: Path) -> Verified:
     if found.process is not None:
         return found
     settings = run / RunFile.EXPERIMENT
+    if not is_folder(run) or not any((run / name).exists() for name in MARKS):
+        found.add(run, "is not a run directory", "`undrift ls` lists them")
+        return found
     try:
         experiment = read_experiment(settings)
         names = read_names(settings, experiment["algorithms"])

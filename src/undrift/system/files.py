@@ -12,6 +12,18 @@ from undrift.config import UndriftError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+_ROOM = "make room, or give another folder; what was saved before is intact"
+_ALLOW = "make it writable for you, or give another folder"
+_KIND = "a file or folder is in the way; give another folder"
+ADVICE = {
+    **dict.fromkeys(NO_ROOM, _ROOM),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _ALLOW),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), _KIND),
+    errno.EROFS: "the disk is read-only; give a folder on another one",
+    errno.ENAMETOOLONG: "give a shorter name",
+}
+"""what to do about an error"""
+
 
 class Damaged(UndriftError):
     """A file's content is not what was written."""
@@ -23,11 +35,9 @@ def writing(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "make room or give" if error.errno in NO_ROOM else "give"
-        raise UndriftError(
-            f"{path} cannot be written ({error.strerror or error}); {advice} another folder. "
-            "What was saved before is intact"
-        ) from error
+        advice = ADVICE.get(error.errno or 0, "give another folder")
+        why = error.strerror or error
+        raise UndriftError(f"{path} cannot be written ({why}); {advice}") from error
 
 
 def replace_file(path: Path, content: bytes) -> None:

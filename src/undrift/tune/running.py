@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from undrift.training.task import Task
 from undrift.tune.schedule import best, last_job, next_job
 from undrift.tune.search import draw, refuse_lacking, size
 from undrift.tune.store import Record, Result, Store, trial_name
-from undrift.tune.study import Arm, Settings, Study, begin
+from undrift.tune.study import FACTOR, Arm, Settings, Study, begin
 
 WAIT = 0.2
 """seconds between two looks at what other processes have done"""
@@ -40,6 +41,9 @@ class Event:
     final   settings were run on fresh seeds; `final` has the results
     wait    other processes are at all that is left
     end     all is done; `columns` and `notes` are the table
+
+    done, total  rounds of all trials and seeds so far, by all processes, and of the whole study;
+                 total is infinite under a budget of anything but rounds or trials
     """
 
     kind: Literal["begin", "run", "trial", "final", "wait", "end"]
@@ -52,6 +56,8 @@ class Event:
     inner: RunEvent | None = None
     columns: dict[str, list[str]] | None = None
     notes: tuple[str, ...] = ()
+    done: float = 0.0
+    total: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,25 @@ class Desk:
                         self.store.close(record, complete=False)
             return "wait" if waiting else self._final(arms)
 
+    def progress(self) -> tuple[float, float]:
+        """Rounds of all trials and seeds that are done, and those of the whole study."""
+        study, finals = self.study, 0
+        with self.store.locked():
+            records = [one for arm in study.arms for one in self.store.records(arm)]
+            finals = sum(len(self.store.finals(arm)) for arm in study.arms)
+        last = study.experiment.rounds * study.final_seeds
+        done = sum(one.last.cost["rounds"] for one in records if one.last) + finals * last
+        what, most = study.limit
+        total = len(study.arms) * 2 * last
+        for arm in study.arms:
+            seeds, trials = len(study.experiment.seeds), size(study, arm)
+            planned = sum(
+                (rung - before) * (trials // FACTOR**k) * seeds
+                for k, (before, rung) in enumerate(pairwise((0, *study.rungs)))
+            )
+            total += min(planned, most if what == "rounds" else math.inf)
+        return done, max(done, total)
+
     def _more(self, arm: Arm, records: list[Record]) -> bool:
         """Whether there is budget for another trial."""
         what, most = self.study.limit
@@ -185,7 +210,8 @@ def _done(here: Desk, work: Work, options: dict[str, Any]) -> Iterator[Event]:
     final = work.record is None
     folder = here.folder / (StudyFile.FINAL if final else StudyFile.TRIALS) / work.name
     told = (work.arm.label, -1 if work.record is None else work.record.number, work.settings)
-    yield Event("begin", *told, rounds=work.rounds)
+    done, total = here.progress()
+    yield Event("begin", *told, rounds=work.rounds, done=done, total=total)
     if isinstance(work.experiment, Experiment):
         happening = run(work.experiment, folder, **options)
         with closing(happening):

@@ -20,7 +20,7 @@ POINTS = 5
 """values of a range in a grid"""
 
 NEEDS = {"gp": "scipy", "cmaes": "cmaes"}
-"""packages that a search needs, and that Optuna does not install"""
+"""packages that a search needs, and that Optuna does not install; our extra does"""
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
@@ -29,7 +29,7 @@ def refuse_lacking(study: Study) -> None:
     """Raise if a package that the search needs is not installed."""
     package = NEEDS.get(study.search)
     if package and find_spec(package) is None:
-        raise lacking(package, "", f"search={study.search!r}")
+        raise lacking(package, "tune", f"search={study.search!r}")
 
 
 def size(study: Study, arm: Arm) -> float:
@@ -128,7 +128,7 @@ def _sampler(study: Study, number: int, optuna: Any) -> Any:
                 return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
             case "gp":
                 return optuna.samplers.GPSampler(seed=seed)
-        return optuna.samplers.CmaEsSampler(seed=seed)
+        return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
 
 
 def _told(record: Record, store: Store) -> Any:

@@ -7,8 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -87,7 +86,7 @@ class Study(Config):
     budget       of each algorithm, such as "rounds=5000": no new trial is begun when it is spent
     search       how settings are drawn
     halving      successive halving: of the trials at a number of rounds, the best third goes on to
-                 three times as many; `min_rounds` are those of the first, a ninth if not given
+                 three times as many; `min_rounds` are those of the first, a third if not given
     seed         of the search
     final_seeds  fresh seeds on which the winners are run, with the test data; 0 for none
     """
@@ -102,6 +101,10 @@ class Study(Config):
     min_rounds: int | None = whole(None, ge=1, optional=True)
     seed: int = whole(0, ge=0)
     final_seeds: int = whole(3, ge=0)
+    limit: tuple[str, float] = field(init=False, repr=False, compare=False)
+    """what is limited, and to how much"""
+    arms: tuple[Arm, ...] = field(init=False, repr=False, compare=False)
+    """the algorithms, each with its knobs"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,8 +121,8 @@ class Study(Config):
             self.refuse(
                 f"there are {self.experiment.rounds} rounds in all", min_rounds=self.min_rounds
             )
-        self.limit  # noqa: B018  # raises if it cannot be read
-        self.arms  # noqa: B018
+        object.__setattr__(self, "limit", self._limit())
+        object.__setattr__(self, "arms", self._arms())
 
     @classmethod
     def from_toml(
@@ -132,7 +135,7 @@ class Study(Config):
         """
         experiment = Experiment.from_toml(path, changes, flag="--set ")
         table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("tune", {})
-        known = [field.name for field in fields(cls) if field.name != "experiment"]
+        known = [one.name for one in fields(cls) if one.init and one.name != "experiment"]
         for name in table if isinstance(table, dict) else ["tune"]:
             if name not in known:
                 raise UndriftError(f"{path}, [tune]: {unknown('setting', name, known)}")
@@ -141,9 +144,7 @@ class Study(Config):
         except UndriftError as error:
             raise UndriftError(f"{path}: {error}") from None
 
-    @cached_property
-    def limit(self) -> tuple[str, float]:
-        """What is limited, and to how much."""
+    def _limit(self) -> tuple[str, float]:
         if self.budget is None:
             return "rounds", float("inf")
         what, _, most = (part.strip() for part in self.budget.partition("="))
@@ -156,9 +157,7 @@ class Study(Config):
             self.refuse(f"write rounds=5000; one of {such}, in all trials", budget=self.budget)
         return what, number
 
-    @cached_property
-    def arms(self) -> tuple[Arm, ...]:
-        """The algorithms, each with its knobs."""
+    def _arms(self) -> tuple[Arm, ...]:
         assert self.over is not None
         algorithms = self.experiment.algorithms
         alone = [replace(self.experiment, algorithms=(one,), test=False) for one in algorithms]
@@ -186,11 +185,13 @@ class Study(Config):
         whole_ = self.experiment.rounds
         if not self.halving:
             return (whole_,)
-        least = self.min_rounds or -(-whole_ // FACTOR**2)
+        least = self.min_rounds or -(-whole_ // FACTOR)
         found = [whole_]
-        while found[-1] // FACTOR >= least and FACTOR ** len(found) <= self.most:
-            found.append(-(-found[-1] // FACTOR))
-        return tuple(dict.fromkeys(found[::-1]))
+        while (fewer := -(-found[-1] // FACTOR)) >= least and FACTOR ** len(found) <= self.most:
+            if fewer == found[-1]:
+                break
+            found.append(fewer)
+        return tuple(found[::-1])
 
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
@@ -205,7 +206,8 @@ class Study(Config):
 
     def plain(self) -> dict[str, Any]:
         """All settings as plain text and numbers."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "experiment"}
+        names = [one.name for one in fields(self) if one.init and one.name != "experiment"]
+        own = {name: getattr(self, name) for name in names}
         own["over"] = {name: _written(one) for name, one in own["over"].items()}
         return own
 
@@ -273,7 +275,7 @@ def stored(folder: Path, code: Sequence[Path] = ()) -> tuple[Kind, Experiment, d
     code  the user's own files that it may execute, beside those that the user ran before
     """
     found = read(folder)
-    names = {field.name for field in fields(Experiment)}
+    names = {one.name for one in fields(Experiment)}
     given = {name: one for name, one in found["experiment"].items() if name in names}
     with vetted(folder, found["experiment"].get("code", {}), {}, code):
         return found["kind"], Experiment(**given), found["settings"]

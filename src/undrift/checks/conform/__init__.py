@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.guess import Evidence, gap, guesses, pairs
 from undrift.checks.conform.probes import PROBES, Make, Probe
 from undrift.checks.conform.problem import Adapter, Quadratic, Record, Scenario, play
 from undrift.checks.conform.report import Finding, Guess, NonConforming, Report
-from undrift.checks.conform.rules import METHODS, Rule
+from undrift.checks.conform.rules import METHODS
 from undrift.checks.conform.rules import method as named
 from undrift.config import UndriftError, unknown
 
@@ -152,7 +153,8 @@ def _require_shapes(
 
 def _told(error: Exception) -> str:
     last = extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in line {last.lineno} of {Path(last.filename).name}: {error}"
+    reason, *_ = str(error).splitlines() or [""]
+    return f"{type(error).__name__} in line {last.lineno} of {Path(last.filename).name}: {reason}"
 
 
 def _name(adapter: Any) -> str:

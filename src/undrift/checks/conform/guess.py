@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.mistakes import lattice, made, said
 from undrift.checks.conform.problem import Record, Scenario, play
 from undrift.checks.conform.report import Guess
-from undrift.checks.conform.rules import Rule
 
 MOST = 3
 """mistakes that are tried together"""
@@ -68,12 +68,13 @@ def pairs(
     if not states:
         yield "x", found.x, wanted.x
         return
-    for name, value in found.states.items():
-        if isinstance(value, Mapping):
-            for i, one in value.items():
-                yield f"{name} of client {i}", one, wanted.states[name][i]
-        else:
-            yield name, value, wanted.states[name]
+    for name, value in wanted.states.items():
+        one = found.states.get(name)
+        if isinstance(one, Mapping):
+            for i in one:
+                yield f"{name} of client {i}", one[i], value[i]
+        elif one is not None:
+            yield name, one, value
 
 
 def gap(found: np.ndarray, wanted: np.ndarray) -> float:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.problem import Adapter, Quadratic, Scenario
-from undrift.checks.conform.rules import FedAvg, Rule
+from undrift.checks.conform.rules import FedAvg
 
 CLIENTS, DIMENSION, ROUNDS, BATCH = 5, 3, 4, 3
 EVERYBODY = [list(range(CLIENTS))] * ROUNDS

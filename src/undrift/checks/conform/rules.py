@@ -1,148 +1,18 @@
-"""The methods as their papers define them, in plain NumPy, each of them an adapter that is right.
-
-    x, y_i   server's and client's model        g_i = x − y_i   a client's update
-    P, N     clients that delivered, all clients
-    n_i, K_i a client's samples and local steps
-
-A rule is cut into small pieces so that a mistake (`mistakes.py`) is another version of one piece.
-"""
+"""The methods as their papers define them, in plain NumPy; each is an adapter that is right."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
-from undrift.checks.conform.problem import Batches, Quadratic, Vector
+from undrift.checks.conform.frame import Rule
+from undrift.checks.conform.problem import Vector
 from undrift.config import UndriftError, unknown
 from undrift.config.expressions import tree
-
-
-class Rule:
-    """FedAvg, and the frame of all others."""
-
-    equations: ClassVar[Mapping[str, str]] = {"x": "x ← x − η_g Σ_P w_i g_i,  w_i = n_i / Σ_P n_j"}
-    """quantity → how it is defined; all but x and y are states"""
-    settings: ClassVar[Mapping[str, float]] = {}
-    """what `start` must take, with the values that are used"""
-    optional: ClassVar[Mapping[str, float]] = {"server_lr": 0.7}
-    """what `start` may take"""
-    neutral: ClassVar[Mapping[str, float] | None] = None
-    """settings with which the method is FedAvg; None if there are none"""
-    neutral_rounds = 4
-    """rounds in which it is"""
-    scales = True
-    """whether scaling the problem scales the result"""
-    weights = "samples"
-    server_lr = 1.0
-
-    def start(self, x0: Vector, clients: Sequence[Quadratic], **settings: float) -> None:
-        self.x, self.clients, self.t = x0, clients, 0
-        self.zero, self.lrs = 0 * x0, list[float]()
-        vars(self).update(settings)
-        self.prepare()
-
-    def round(
-        self,
-        cohort: Sequence[int],
-        batches: Sequence[Batches],
-        lr: float,
-        epochs: int,
-        dropped: Sequence[int] = (),
-    ) -> Vector:
-        self.t += 1
-        self.lrs.append(lr)
-        self.lr, self.epochs, self.batches, self.planned = lr, epochs, batches, list(cohort)
-        self.P = [i for i in cohort if i not in dropped]
-        self.survey()
-        self.y = {i: self.train(i) for i in self.P}
-        self.g = {i: self.x - self.y[i] for i in self.P}
-        for i in self.P:
-            self.learn(i)
-        self.x = self.server()
-        return self.x
-
-    def states(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.state_names()}
-
-    @classmethod
-    def state_names(cls) -> list[str]:
-        return [name for name in cls.equations if name not in ("x", "y")]
-
-    # what methods and mistakes change
-
-    def prepare(self) -> None:
-        """The states at the start."""
-
-    def survey(self) -> None:
-        """What is asked of clients before they train."""
-
-    def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
-        return self.clients[i].grad(y, rows) + self.correction(i) + self.pull(y)
-
-    def correction(self, i: int) -> Vector:
-        """What is added to all gradients of a client in a round."""
-        return self.zero
-
-    def pull(self, y: Vector) -> Vector:
-        """What depends on where the client is."""
-        return self.zero
-
-    def learn(self, i: int) -> None:
-        """The states of a client that trained."""
-
-    def server(self) -> Vector:
-        """The server's next model."""
-        return self.step(self.mean(self.g))
-
-    # what they are made of
-
-    def train(self, i: int) -> Vector:
-        y = self.x
-        for rows in self.walk(i):
-            y = y - self.rate() * self.direction(i, y, rows)
-        return y
-
-    def walk(self, i: int) -> Sequence[np.ndarray]:
-        """The mini-batches of a client's local steps."""
-        return [*self.batches[i]] * self.epochs
-
-    def step(self, d: Vector) -> Vector:
-        return self.x - self.server_lr * d
-
-    def mean(self, values: Mapping[int, Any]) -> Any:
-        return sum(self.share(i) * value for i, value in values.items())
-
-    def share(self, i: int) -> float:
-        return self.mass(i) / sum(self.mass(j) for j in self.counted())
-
-    def mass(self, i: int) -> float:
-        return float(self.clients[i].n) if self.weights == "samples" else 1.0
-
-    def counted(self) -> Sequence[int]:
-        """Clients over which weights sum to 1."""
-        return self.P
-
-    def N(self) -> float:
-        return len(self.clients)
-
-    def K(self, i: int) -> float:
-        return self.epochs * len(self.batches[i])
-
-    def rate(self) -> float:
-        """The step size of local steps."""
-        return self.lr
-
-    def eta(self) -> float:
-        """The step size by which updates are divided."""
-        return self.lr
-
-    def each(self) -> dict[int, Vector]:
-        """A zero vector for each client."""
-        return dict.fromkeys(range(len(self.clients)), self.zero)
 
 
 class FedAvg(Rule):
@@ -156,9 +26,8 @@ class FedProx(Rule):
     settings: ClassVar = {"mu": 0.3}
     optional: ClassVar = {}
     neutral: ClassVar = {"mu": 0.0}
-    mu: float
 
-    def pull(self, y: Vector) -> Vector:
+    def pull(self, i: int, y: Vector) -> Vector:
         return self.mu * (y - self.x)
 
 
@@ -185,16 +54,14 @@ class Scaffold(Rule):
         return self.c - self.c_i[i]
 
     def path(self, i: int) -> Vector:
-        """The mean direction of the local path."""
+        """The mean direction of the local path; with option 1, the gradient at x."""
+        if self.option == 1:
+            return self.clients[i].grad(self.x)
         return self.g[i] / (self.K(i) * self.eta())
 
     def control(self, i: int) -> Vector:
         """c_i⁺."""
-        return (
-            self.c_i[i] - self.c + self.path(i)
-            if self.option == 2
-            else self.clients[i].grad(self.x)
-        )
+        return self.path(i) if self.option == 1 else self.c_i[i] - self.c + self.path(i)
 
     def learn(self, i: int) -> None:
         new = self.control(i)
@@ -220,16 +87,15 @@ class FedDyn(Rule):
     settings: ClassVar = {"mu": 0.3}
     optional: ClassVar = {}
     weights = "uniform"
-    mu: float
 
     def prepare(self) -> None:
         self.h, self.a_i = self.zero, self.each()
 
     def correction(self, i: int) -> Vector:
-        return -self.mu * self.a_i[i]
+        return -self.strength(i) * self.a_i[i]
 
-    def pull(self, y: Vector) -> Vector:
-        return self.mu * (y - self.x)
+    def pull(self, i: int, y: Vector) -> Vector:
+        return self.strength(i) * (y - self.x)
 
     def learn(self, i: int) -> None:
         self.a_i = self.a_i | {i: self.a_i[i] + self.g[i]}
@@ -254,7 +120,6 @@ class AdaBest(Rule):
     optional: ClassVar = {}
     neutral: ClassVar = {"mu": 0.0, "beta": 0.0}
     weights = "uniform"
-    mu: float
     beta: float
 
     def prepare(self) -> None:
@@ -262,7 +127,7 @@ class AdaBest(Rule):
         self.seen = dict.fromkeys(self.h_i, 0)
 
     def correction(self, i: int) -> Vector:
-        return -self.mu * self.h_i[i]
+        return -self.strength(i) * self.h_i[i]
 
     def age(self, i: int) -> float:
         return self.t - self.seen[i]
@@ -287,9 +152,9 @@ class FedNova(Rule):
     neutral: ClassVar = {}
 
     def server(self) -> Vector:
-        return self.step(self.mean({i: self.scale(i) * g for i, g in self.g.items()}))
+        return self.step(self.mean({i: self.factor(i) * g for i, g in self.g.items()}))
 
-    def scale(self, i: int) -> float:
+    def factor(self, i: int) -> float:
         """τ / K_i."""
         return self.work() / self.K(i)
 
@@ -439,6 +304,8 @@ METHODS: dict[str, type[Rule]] = {
 CHOICES: dict[type[Rule], dict[str, tuple[object, ...]]] = {
     Rule: {"weights": ("samples", "uniform")},
     Scaffold: {"option": (2, 1)},
+    FedDyn: {"scale": ("none", "oracle")},
+    AdaBest: {"scale": ("none", "oracle")},
     FedAvgM: {"form": ("heavy_ball", "ema")},
     MimeLite: {"form": ("ema", "heavy_ball")},
 }

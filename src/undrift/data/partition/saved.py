@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from undrift.config import UndriftError
 from undrift.later import np
+from undrift.system.files import replace_file
 
 FORMAT = 1
 DIGITS = 16
@@ -76,12 +77,7 @@ class PartitionFile:
             "labels": self.labels,
             "about": self.about,
         }
-        partial = path.with_name(path.name + ".partial")
-        try:
-            partial.write_bytes(save(arrays, {"undrift-partition": json.dumps(facts)}))
-            partial.replace(path)
-        except (OSError, SafetensorError) as error:
-            raise UndriftError(f"cannot write the partition to {path}: {error}") from None
+        replace_file(path, save(arrays, {"undrift-partition": json.dumps(facts)}))
         return path
 
     @classmethod

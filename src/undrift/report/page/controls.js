@@ -108,6 +108,7 @@ function refresh() {
   for (const own of document.querySelectorAll("[data-owner]")) {
     own.hidden = state.hidden.has(data.arms[own.dataset.owner].label);
   }
+  document.querySelectorAll(".clients").forEach(drawClients);
   for (const panel of document.querySelectorAll(".plot")) {
     panel.stale = true;
     if (panel.near) draw(panel);

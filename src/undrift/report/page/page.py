@@ -15,7 +15,7 @@ from undrift.report.page.parts import render_parts
 from undrift.report.read import Run
 from undrift.report.summary import SummaryRow
 
-SCRIPTS = ("theme.js", "curves.js", "charts.js", "controls.js")
+SCRIPTS = ("theme.js", "curves.js", "charts.js", "clients.js", "controls.js")
 """scripts of the report and of the live page, in this order; each adds one that gets the data"""
 
 

@@ -16,6 +16,7 @@ from undrift.measure.quantities import (
     MODEL_TITLES,
     QUANTITIES,
 )
+from undrift.report.clients import ClientTable, client_tables
 from undrift.report.drawing import MOST_CLIENTS, x_axis
 from undrift.report.palette import Ink, inks
 from undrift.report.read import Arm, Run
@@ -46,6 +47,7 @@ def panel_data(run: Run) -> dict[str, Any]:
         "target": None if run.target is None else round(100 * run.target, 4),
         "by_group": BY_GROUP,
         "balanced": BALANCED,
+        "clients": [_clients(table) for table in client_tables(run)],
         "partitions": [_partition(labels) for labels in run.partitions.values()],
     }
 
@@ -137,6 +139,25 @@ def _switches(run: Run, axes: dict[str, Any]) -> list[dict[str, Any]]:
         for key, title, options in groups
         if len(options) > 1
     ]
+
+
+def _clients(table: ClientTable) -> dict[str, Any]:
+    def line(values: Mapping[str, float], scale: float = 1.0) -> list[float | int | None]:
+        return _numbers([scale * values.get(client, math.nan) for client in table.clients])
+
+    return {
+        "clients": list(table.clients),
+        "sizes": [line(sizes) for sizes in table.sizes],
+        "columns": [
+            {
+                "arm": one.place,
+                "personal": one.personal,
+                "values": line(one.values, one.quantity.factor),
+                "digits": 1 if one.quantity.share else 3,
+            }
+            for one in table.columns
+        ],
+    }
 
 
 def _partition(labels: LabelCounts) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from undrift.report.labels import code_lines, data_name
+from undrift.report.labels import code_lines, data_name, title
 from undrift.report.notes import BEST, footnote, rounds_said, seed_note, seeds_said
 from undrift.report.page.plots import plot_sections
 from undrift.report.read import Run
@@ -42,7 +42,7 @@ def render_parts(
 ) -> dict[str, str]:
     """Name in view.html → HTML."""
     return {
-        "title": escape(run.name),
+        "title": escape(title(run)),
         "facts": _facts(run),
         "lead": " ".join([*_leads(run, rows), *map(_progress, run.members)]),
         "table": _table(table_columns(run, rows, columns), rows, footnote(run, rows)),
@@ -63,6 +63,8 @@ def _facts(run: Run) -> str:
     if run.experiment.get("rounds") is not None:
         said.append(f"{run.experiment['rounds']} rounds")
     said.append(seeds_said([len(arm.seeds) for arm in run.arms]))
+    if run.merged or run.pooled:
+        said.append(f"runs {run.name}")
     fork = run.arms[0].fork
     if fork and len(run.members) == 1:
         said.append(fork.said(*(arm.name for arm in run.arms)))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from html import escape
 
 from undrift.later import NDArray, np
+from undrift.report.clients import ClientTable, client_tables
+from undrift.report.notes import joined
 from undrift.report.page.panels import group_names
 from undrift.report.page.sections import SECTIONS, Panel
 from undrift.report.palette import by_run
 from undrift.report.read import Arm, Run
 from undrift.report.score import ACCURACY
+from undrift.runs.layout import RunFile
 
 
 def plot_sections(run: Run) -> str:
@@ -27,6 +30,10 @@ def plot_sections(run: Run) -> str:
             lines += ["<section>", f"<h2>{escape(title)}</h2>", '<div class="grid">']
             lines += [_figure(run, p, wide=first and p is shown[0]) for p in shown]
             lines += ["</div>", "</section>"]
+    if tables := client_tables(run):
+        lines += ["<section>", "<h2>Clients</h2>", '<div class="grid">']
+        lines += [_clients(run, table, place) for place, table in enumerate(tables)]
+        lines += ["</div>", "</section>"]
     if run.partitions:
         lines += ["<section>", "<h2>Partition</h2>", '<div class="grid">']
         lines += [_partition(run, name) for name in run.partitions]
@@ -115,6 +122,25 @@ def _range(sizes: NDArray[np.int64]) -> str:
     if sizes.min() == sizes.max():
         return f"{sizes.min()} samples each"
     return f"{sizes.min()} to {sizes.max()} samples (median {np.median(sizes):g})"
+
+
+def _clients(run: Run, table: ClientTable, place: int) -> str:
+    """A table of clients, which the script fills."""
+    whose = f" of {escape(', '.join(table.runs))}" if len(table.runs) < len(run.members) else ""
+    what = joined("Accuracy (%)" if one.quantity.share else "Loss" for one in table.columns)
+    seeds = f"mean over {len(table.seeds)} seeds" if len(table.seeds) > 1 else "one seed"
+    caption = (
+        f"{what} on each client's own samples at the end of training, {seeds}. Click a heading to"
+        f" sort by it; {RunFile.CLIENTS} of the run has all numbers."
+    )
+    if len(table.clients) < table.total:
+        label = run.arms[table.columns[0].place].label
+        caption += f" Here are {len(table.clients):,}, the lowest and the highest of {label}."
+    return (
+        f'<figure class="wide"><figcaption><h3>{table.total:,} clients{whose}</h3>'
+        f'<p>{escape(caption)}</p></figcaption><div class="clients" data-table="{place}"></div>'
+        "</figure>"
+    )
 
 
 def _partition(run: Run, name: str) -> str:

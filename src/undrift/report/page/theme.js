@@ -1,5 +1,5 @@
 // What is shown, and what the reader chose.
-let data = { arms: [], axes: {}, switches: [], target: null, balanced: {}, partitions: [] };
+let data = { arms: [], axes: {}, switches: [], target: null, balanced: {}, clients: [], partitions: [] };
 const state = {
   x: "round", model: "deployed", accuracy: "plain", lines: "mean", smooth: "none", scale: "auto", group: "",
   hidden: new Set(),

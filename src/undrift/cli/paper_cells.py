@@ -1,0 +1,101 @@
+"""Running and collecting the cells of papers' items, for `undrift paper`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from undrift.cli.running import Options, show_json
+from undrift.config import UndriftError
+from undrift.papers import FOLDER, SMOKE
+from undrift.system.signals import Terminated, terminable
+
+if TYPE_CHECKING:
+    from undrift.papers.item import Cell, Item
+    from undrift.papers.results import Runs
+    from undrift.papers.running import Job
+
+
+def own_results(results: Path | None) -> Path:
+    """The folder for results: in a clone the package's own, which is under version control."""
+    if results is not None:
+        return results
+    clone = FOLDER.parent.parent.name == "src" and (FOLDER.parents[2] / "pyproject.toml").exists()
+    return FOLDER if clone else Path("papers")
+
+
+def folders(results: Path | None) -> list[Path]:
+    """Where results are read from: the package's own, then the user's."""
+    own = own_results(results)
+    return [FOLDER] if own == FOLDER else [FOLDER, own]
+
+
+def run_job(job: Job, options: Options) -> None:
+    """Run an experiment and show its progress."""
+    from undrift.cli.progress import show_progress
+    from undrift.runs.runner import run as go
+
+    happening = go(job.experiment, job.folder, **options.session())
+    try:
+        with terminable(), closing(happening):
+            if options.json_:
+                show_json(job.experiment, happening)
+            else:
+                show_progress(job.experiment, happening, job.folder)
+    except KeyboardInterrupt as stop:
+        sys.stderr.write("stopped; the same command goes on\n")
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
+
+
+def collect_done(
+    console: Console,
+    item: Item,
+    cells: Sequence[Cell],
+    scale: str,
+    runs: Runs,
+    results: Path | None,
+) -> None:
+    """Collect what is done, and say so if there is something new."""
+    from undrift.papers.results import collect, keep, results_file
+
+    folder = own_results(results)
+    if scale == SMOKE and results is None:
+        return
+    new = keep(item, *collect(item, cells, scale, runs), folder)
+    if new:
+        say(console, f"{item.id}: {new} new results in {results_file(item, folder)}")
+
+
+def chosen_cells(
+    item: str, cells: str, scale: str, seeds: int | None, rows: Sequence[str] = ()
+) -> list[tuple[Item, list[Cell]]]:
+    """Items and their cells as asked for on the command line."""
+    from undrift.papers.catalogue import items
+
+    found = [one for one in items(item) if one.kind == "experiment"]
+    chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
+    if rows:
+        chosen = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
+        if not any(cell.rows for _, some in chosen for cell in some):
+            labels = dict.fromkeys(label for one in found for label in one.rows)
+            raise UndriftError(f"--rows {' '.join(rows)}: {item} has {', '.join(labels)}")
+    if not any(some for _, some in chosen):
+        ids = [id for one in found for id in one.ids]
+        known = f"; the first are {', '.join(ids[:4])}" if ids else ""
+        raise UndriftError(f"{item} has no cell {cells!r} to run{known}")
+    return chosen
+
+
+def time_left(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Deployment: the algorithms of a simulation on real devices, through Flower."""

@@ -1,0 +1,135 @@
+"""A whole deployment on this machine, compared with the simulation."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undrift.config import UndriftError
+from undrift.deploy import keys
+from undrift.deploy.folder import LOOPBACK, DeploymentFolder
+from undrift.deploy.processes import end, free_port, tied
+from undrift.deploy.reference import differences
+from undrift.experiment.experiment import Experiment
+from undrift.runs.layout import RunFile
+
+NODES = 3
+USUAL = ("AdaBest(mu=0.02, beta=0.9)", "SCAFFOLD()", "Mime(SGDm())")
+AWAY = 15.0
+"""seconds that the killed node stays away"""
+
+
+Verdict = tuple[str, bool]
+"""A text, and whether what it says is as it should be."""
+
+
+def check(
+    algorithms: Sequence[str], rounds: int, deadline: float, keep: Path | None = None
+) -> Iterator[Verdict]:
+    """Deploy a small experiment on loopback, kill a node after the first round, compare."""
+    with ExitStack() as stack:
+        home = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undrift-")))
+        folder, experiment = _prepare(home / "check", algorithms or USUAL, rounds, deadline)
+        port, victim = str(free_port()), NODES - 1
+        server = _start(stack, "serve", str(folder.path), "--port", port)
+        nodes = [_join(stack, folder, port, i) for i in range(NODES)]
+        assert server.stdout is not None
+        for line in server.stdout:
+            yield line.strip(), True
+            if ", round 1: " in line and nodes[victim].poll() is None:
+                os.killpg(nodes[victim].pid, signal.SIGKILL)
+                nodes[victim].wait()
+                yield f"killed node-{victim + 1}", True
+                time.sleep(AWAY)
+                nodes.append(_join(stack, folder, port, victim))
+                yield f"node-{victim + 1} joins again", True
+                victim = -1 if len(nodes) > NODES else victim
+        if server.wait():
+            raise UndriftError(f"the server failed: {_last_words(folder)}")
+        yield from _verdict(folder, experiment)
+
+
+def _verdict(folder: DeploymentFolder, experiment: Experiment) -> Iterator[Verdict]:
+    lines = (folder.run / RunFile.EXCHANGES).read_text(encoding="utf-8").splitlines()
+    exchanges = [json.loads(line) for line in lines]
+    asked, absent = (sum(len(one[key]) for one in exchanges) for key in ("asked", "absent"))
+    yield f"{asked - absent} of {asked} questions to nodes were answered", absent < asked
+    found = list(differences(experiment, folder.run))
+    yield from ((text, False) for text in found)
+    if not found:
+        yield "the same bits as the simulation: rows, models and buffers", True
+
+
+def _prepare(
+    path: Path, algorithms: Sequence[str], rounds: int, deadline: float
+) -> tuple[DeploymentFolder, Experiment]:
+    """A deployment with keys, in which each node has the samples of one simulated client."""
+    folder = DeploymentFolder.make(path)
+    changes = {"algorithms": list(algorithms), "rounds": rounds, "every": 1}
+    experiment = Experiment.from_toml(folder.experiment, changes)
+    folder.experiment.write_text(experiment.to_toml(), encoding="utf-8")
+    app = folder.app.read_text(encoding="utf-8")
+    folder.app.write_text(
+        re.sub(r"deadline = [\d.]+", f"deadline = {float(deadline)}", app), encoding="utf-8"
+    )
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    _, data = experiment.prepare(experiment.seeds[0])
+    for i in range(NODES):
+        keys.make_node(folder.keys, f"node-{i + 1}")
+        inputs, targets = data.batch(data.rows(i))
+        place = _place(folder, i)
+        place.mkdir(parents=True)
+        np.savez(place / "samples.npz", inputs=inputs.numpy(), targets=targets.numpy())
+    return folder, experiment
+
+
+def _place(folder: DeploymentFolder, node: int) -> Path:
+    """The disk of a node."""
+    return folder.path / "nodes" / f"node-{node + 1}"
+
+
+def _join(
+    stack: ExitStack, folder: DeploymentFolder, port: str, node: int
+) -> subprocess.Popen[str]:
+    place = _place(folder, node)
+    key, ca = keys.private_key(folder.keys, f"node-{node + 1}"), keys.certificate(folder.keys)
+    with (place / "node.log").open("a", encoding="utf-8") as log:
+        return _start(
+            stack,
+            *("join", f"{LOOPBACK}:{port}", "--key", str(key), "--ca", str(ca)),
+            *("--state", str(place / "state"), "--data", str(place / "samples.npz")),
+            output=log,
+        )
+
+
+def _start(stack: ExitStack, *arguments: str, output: Any = None) -> subprocess.Popen[str]:
+    """A command of `undrift deploy`, as a process that ends with the stack."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "undrift", "deploy", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output or subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **tied(),
+    )
+    stack.callback(end, process)
+    return process
+
+
+def _last_words(folder: DeploymentFolder) -> str:
+    said = folder.messages.read_text(encoding="utf-8") if folder.messages.exists() else ""
+    return said.strip().rpartition("\n")[2] or "it said nothing"

@@ -1,0 +1,148 @@
+"""`serve` and `join`: a deployment's server, and a device that takes part in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from undrift.config import UndriftError
+from undrift.deploy import keys
+from undrift.deploy.folder import DeploymentFolder
+from undrift.deploy.processes import (
+    GOODBYE,
+    Link,
+    environment,
+    free_port,
+    supernode_command,
+    tied,
+)
+from undrift.system.extras import require
+from undrift.system.files import writing
+from undrift.system.lock import holder
+from undrift.system.signals import terminable
+
+LOOK = 0.5
+"""seconds between two looks at what the server says"""
+AGAIN = 15.0
+"""seconds before a node that ended starts again"""
+SILENCE = 20.0
+"""seconds without a server process before Flower is asked what became of the run"""
+
+
+def serve(folder: DeploymentFolder, host: str, port: int) -> Iterator[str]:
+    """Serve a deployment until its experiment is done; yields what the server says.
+
+    It goes on where it stopped, if it ran before.
+    """
+    names = keys.nodes(folder.keys) if folder.keys.is_dir() else []
+    if not names or not keys.certificate(folder.keys, keys.SERVER).exists():
+        raise UndriftError(
+            f"{folder.path} has no keys; make them with `undrift deploy keys {folder.path}`"
+        )
+    running = holder(folder.run)
+    if running is not None:
+        raise UndriftError(f"{folder.run} is in use by process {running}; stop it first")
+    with Link(folder) as link:
+        numbers = link.register(names)
+        link.open_gate(host, port)
+        for run, state in link.runs().items():
+            if not state.startswith("finished"):
+                link.stop_run(run)  # its server is gone
+        with writing(folder.messages):
+            folder.messages.touch()
+        said = folder.messages.stat().st_size
+        run = link.start_run(
+            {
+                "out": str(folder.run),
+                "home": str(folder.path),
+                "clients": json.dumps(names),
+                "nodes": json.dumps({str(number): i for i, number in enumerate(numbers)}),
+            }
+        )
+        yield f"serving {len(names)} nodes on {host}:{port}"
+        try:
+            yield from _follow(folder, link, run, said)
+        except BaseException:
+            link.stop_run(run)
+            raise
+
+
+def _follow(folder: DeploymentFolder, link: Link, run: str, said: int) -> Iterator[str]:
+    """What the server of a run says, until it is done; raises if it stops before."""
+    alive = time.monotonic()
+    with folder.messages.open(encoding="utf-8") as file:
+        file.seek(said)
+        while True:
+            for line in file:
+                text = line.strip()
+                if text == "done":
+                    return
+                if text.startswith("stopped: "):
+                    raise UndriftError(text.removeprefix("stopped: "))
+                yield text
+            link.check()
+            if holder(folder.run) is not None:
+                alive = time.monotonic()
+            elif time.monotonic() - alive > SILENCE:
+                state = link.runs().get(run, "unknown")
+                if state.startswith("finished"):
+                    raise UndriftError(
+                        f"the server ended without a result ({state}); see {folder.flower}"
+                    )
+                alive = time.monotonic()
+            time.sleep(LOOK)
+
+
+def join(
+    superlink: str, key: Path, trusted: Path, state: Path, config: Mapping[str, Any]
+) -> Iterator[str]:
+    """Take part in a deployment until stopped; yields what is worth knowing.
+
+    state   folder for client memory, which must survive restarts
+    config  settings for `load`
+
+    A SuperNode that is refused ends. One that was killed and starts again is refused for a minute,
+    as the server still counts on the one before. So it is started again and again.
+    """
+    require("flwr", "flower", "undrift deploy join")
+    for path, what in (key, "private key"), (trusted, "authority's certificate"):
+        if not path.is_file():
+            raise UndriftError(f"{path}: no such file; give the {what} that the operator gave you")
+    if key.stat().st_mode & 0o077 and os.name != "nt":
+        raise UndriftError(f"others may read {key}; `chmod 600` it")
+    with writing(state):
+        state.mkdir(parents=True, exist_ok=True)
+    place = state.resolve()
+    settings = {**config, "state": str(place)}
+    while True:
+        command = supernode_command(
+            superlink, key.resolve(), trusted.resolve(), free_port(), settings
+        )
+        code = _run(command, environment(place / "flower"))
+        yield (
+            f"the node ended with code {code}, and starts again in {AGAIN:.0f} seconds. If Flower "
+            "says above that it was refused: a minute after a crash that is usual; else its key is "
+            "not registered, or this device's clock is wrong"
+        )
+        time.sleep(AGAIN)
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> int:
+    """Run a SuperNode to its end, or until this process is told to end."""
+    process = subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, **tied())
+    try:
+        with terminable():
+            return process.wait()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # as Ctrl-C, at which it says goodbye to the server
+            try:
+                process.wait(GOODBYE)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -1,0 +1,129 @@
+"""Safe defaults of Flower's processes, and a whole deployment on loopback."""
+
+import os
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+
+from undrift.cli.app import main
+from undrift.config import UndriftError
+from undrift.deploy import keys
+from undrift.deploy.folder import LOOPBACK, DeploymentFolder
+from undrift.deploy.processes import (
+    Link,
+    environment,
+    free_port,
+    gate_command,
+    superlink_command,
+    supernode_command,
+)
+from undrift.deploy.serving import join, serve
+
+SAFE = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def options(command: list[str]) -> dict[str, str]:
+    """Flags of a command, with what follows each."""
+    pairs = zip(command, [*command[1:], ""], strict=True)
+    return {name: value for name, value in pairs if name.startswith("--")}
+
+
+def test_nothing_is_reported_or_installed_at_run_time(tmp_path: Path) -> None:
+    found = environment(tmp_path)
+    assert {name: found[name] for name in SAFE} == SAFE
+    assert found["FLWR_HOME"] == str(tmp_path)
+
+
+def test_the_superlink_listens_on_loopback_and_asks_nodes_for_keys(tmp_path: Path) -> None:
+    folder = DeploymentFolder(tmp_path)
+    found = options(superlink_command(folder, 7))
+    assert (found["--host"], found["--port"]) == (LOOPBACK, "7")
+    assert found.keys() >= {
+        "--enable-supernode-auth",
+        "--disable-runtime-dependency-installation",
+        "--ssl-certfile",
+        "--ssl-keyfile",
+        "--ssl-ca-certfile",
+        "--database",
+    }
+    assert "--insecure" not in found
+    assert gate_command(folder, "0.0.0.0", 9, 7)[3:6] == ["0.0.0.0", "9", f"https://{LOOPBACK}:7"]
+
+
+def test_a_node_verifies_the_server_and_installs_nothing(tmp_path: Path) -> None:
+    command = supernode_command("a:1", tmp_path / "k", tmp_path / "ca", 5, {"data": 'a "b"'})
+    found = options(command)
+    assert found["--root-certificates"] == str(tmp_path / "ca")
+    assert found["--auth-supernode-private-key"] == str(tmp_path / "k")
+    assert (found["--host"], found["--port"]) == (LOOPBACK, "5")
+    assert found["--node-config"] == r'data="a \"b\""'
+    assert not found.keys() & {"--insecure", "--allow-runtime-dependency-installation"}
+
+
+def test_a_node_needs_its_files(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    key, ca = tmp_path / "n.key", tmp_path / "ca.crt"
+    with pytest.raises(UndriftError, match=r"n\.key: no such file; give the private key"):
+        next(join("a:1", key, ca, tmp_path, {}))
+    key.write_text("secret")
+    ca.write_text("public")
+    key.chmod(0o644)
+    with pytest.raises(UndriftError, match=r"others may read .*n\.key; `chmod 600` it"):
+        next(join("a:1", key, ca, tmp_path, {}))
+
+
+def test_a_deployment_without_keys_is_not_served(tmp_path: Path) -> None:
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    with pytest.raises(UndriftError, match="has no keys; make them with `undrift deploy keys"):
+        next(serve(folder, LOOPBACK, 1))
+
+
+@pytest.mark.slow
+def test_what_is_open_on_the_machine(tmp_path: Path) -> None:
+    """Of a real SuperLink and gate: their environment, their sockets, and what passes."""
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    import httpx
+
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    keys.make_node(folder.keys, "node-1")
+    with Link(folder) as link:
+        first = link.register(["node-1"])
+        assert link.register(["node-1"]) == first
+        port = free_port()
+        link.open_gate(LOOPBACK, port)
+        for _, process in link._processes:
+            told = Path(f"/proc/{process.pid}/environ").read_text(encoding="utf-8").split("\0")
+            assert {f"{name}={value}" for name, value in SAFE.items()} <= set(told)
+        sockets = Path("/proc/net/tcp").read_text(encoding="utf-8")
+        listening = re.findall(r"\d+: ([0-9A-F]{8}):([0-9A-F]{4}) \S+ 0A", sockets)
+        here = {int(p, 16): host for host, p in listening if int(p, 16) in (link.port, port)}
+        assert set(here.values()) == {"0100007F"}
+        trusted = ssl.create_default_context(cafile=str(keys.certificate(folder.keys)))
+        transport = httpx.HTTPTransport(verify=trusted, retries=20)
+        with httpx.Client(transport=transport, timeout=30) as client:
+            for path in ("/v1/control/start-run", "/v1/control/list-nodes", "/health"):
+                assert client.post(f"https://{LOOPBACK}:{port}{path}").status_code == 404
+            answer = client.post(f"https://{LOOPBACK}:{port}/v1/fleet/register-node")
+            assert answer.status_code != 404
+        pids = [process.pid for _, process in link._processes]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids if pid != os.getpid())
+
+
+@pytest.mark.slow
+def test_a_whole_deployment_has_the_bits_of_the_simulation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    main(["deploy", "check"])
+    told = capsys.readouterr().out
+    assert "killed node-3" in told
+    assert "the same bits as the simulation" in told

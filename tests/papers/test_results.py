@@ -1,0 +1,282 @@
+"""Results: found in run directories of any name, kept once, reported and verified."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from undrift.cli.app import main
+from undrift.papers import SMOKE, judging
+from undrift.papers.catalogue import read_item
+from undrift.papers.item import Item
+from undrift.papers.judging import Book, outcome
+from undrift.papers.measures import measure
+from undrift.papers.page import write_page
+from undrift.papers.results import Result, Runs, collect, keep, read_results, results_file
+from undrift.papers.running import jobs
+from undrift.papers.verifying import verify
+from undrift.report.read import read_run
+from undrift.runs.runner import run
+from undrift.system.files import replace_file
+
+TABLE = """source = "Table 1"
+claim = "Momentum helps."
+kind = "experiment"
+seeds = 3
+tolerance = 5.0
+claims = ["A > B", { test = "C ~ A", cells = "iid" }]
+
+[measures]
+accuracy = "Last('accuracy')"
+first = "At('accuracy', 1)"
+
+[experiment]
+data = "digits"
+model = "Linear()"
+sampler = "Uniform(3)"
+rounds = 2
+every = 1
+test_subset = 100
+
+[experiment.local]
+lr = 0.1
+steps = 2
+
+[rows]
+A = "FedAvgM(beta=0.5)"
+B = "fedavg"
+C = { algorithm = ["FedProx(mu=0.1)", "FedProx(mu=1.0)"], by = "first" }
+D = { algorithm = "fedavg", settings = { local = { lr = 0.2 } } , ours = true }
+
+[axes.skew]
+iid = { partition = "IID(clients=8)" }
+skewed = { partition = "Dirichlet(clients=8, alpha=0.1)" }
+
+[printed]
+iid = { A = [90.0, 1.0], B = 80.0 }
+"""
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Item:
+    folder = tmp_path_factory.mktemp("paper")
+    (folder / "table1.toml").write_text(TABLE, encoding="utf-8")
+    return replace_paper(read_item(folder / "table1.toml"))
+
+
+def replace_paper(item: Item) -> Item:
+    object.__setattr__(item, "paper", "adabest")
+    return item
+
+
+def go(item: Item, out: Path, seeds: int, cells: str = "") -> list[str]:
+    """Run what is left; returns the folders that were at work."""
+    runs, worked = Runs(out), []
+    for cell in item.cells(seeds=seeds, pattern=cells):
+        for job in jobs(item, cell, "full", runs):
+            for _ in run(job.experiment, job.folder, engine="sequential"):
+                pass
+            worked.append(job.folder.name)
+            runs.look(job.folder)
+    return worked
+
+
+@pytest.fixture(scope="module")
+def out(table: Item, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    assert go(table, folder, 3) == [
+        "adabest-table1-iid",
+        "adabest-table1-iid-2",
+        "adabest-table1-skewed",
+        "adabest-table1-skewed-2",
+    ]
+    return folder
+
+
+def kept(item: Item, out: Path, results: Path, seeds: int = 3) -> int:
+    return keep(item, *collect(item, item.cells(seeds=seeds), "full", Runs(out)), results)
+
+
+def test_collecting_is_idempotent_and_does_not_depend_on_names(
+    table: Item, out: Path, tmp_path: Path
+) -> None:
+    assert kept(table, out, tmp_path) == 2 * 5 * 3
+    before = results_file(table, tmp_path).read_bytes()
+    assert kept(table, out, tmp_path) == 0
+    assert before == results_file(table, tmp_path).read_bytes()
+    other = tmp_path / "others"
+    for number, folder in enumerate(sorted(out.iterdir(), reverse=True)):
+        shutil.copytree(folder, other / "deeper" / str(number))
+    assert go(table, other, 3) == []
+    assert kept(table, other, tmp_path / "again") == 30
+    assert results_file(table, tmp_path / "again").read_bytes() == before
+
+
+def test_a_result_is_what_the_run_directory_says(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path)
+    (one,) = [
+        one
+        for one in read_results(table, tmp_path)
+        if (one.cell, one.row, one.seed) == ("iid", "B", 1)
+    ]
+    (arm,) = [arm for arm in read_run(out / "adabest-table1-iid").arms if arm.name == "FedAvg()"]
+    curve = arm.curves[1]
+    assert one.values["accuracy"] == curve["accuracy"][-1]
+    assert one.values["first"] == curve["accuracy"][0]
+    assert one.x_norm == (curve["x_norm"][0], curve["x_norm"][-1])
+    assert one.best == curve["accuracy"].max()
+    assert one.samples == (1437 // 8 * 8, 100)
+    assert one.failure is None
+
+
+def test_more_seeds_extend_what_is_there(table: Item, out: Path, tmp_path: Path) -> None:
+    own = tmp_path / "runs"
+    shutil.copytree(out / "adabest-table1-iid", own / "called otherwise")
+    assert go(table, own, 4, "iid") == ["adabest-table1-iid", "adabest-table1-iid-2"]
+    assert kept(table, own, tmp_path / "results", 4) == 20
+
+
+def test_results_of_other_settings_are_dropped(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path / "results")
+    changed = TABLE.replace("lr = 0.1\n", "lr = 0.3\n")
+    (tmp_path / "table1.toml").write_text(changed, encoding="utf-8")
+    other = replace_paper(read_item(tmp_path / "table1.toml"))
+    assert len(read_results(other, tmp_path / "results")) == 30
+    assert {
+        one.row for one in judging.current(other, read_results(other, tmp_path / "results"))
+    } == {"D"}
+
+
+def test_verdicts(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path)
+    results = read_results(table, tmp_path)
+    judged = outcome(table, results)
+    assert [one.verdict.word != "not run" for one in judged.claims] == [True, True, True]
+    assert {one.verdict.word for one in judged.values} == {"not comparable"}
+    assert judged.values[0].verdict.why == "tested on 100 of 360 samples"
+    best = max(
+        ("FedProx(mu=0.1)", "FedProx(mu=1.0)"),
+        key=lambda name: sum(
+            one.values["first"] for one in results if (one.cell, one.algorithm) == ("iid", name)
+        ),
+    )
+    assert judged.cells["iid"].rows["C"].algorithm == best
+    assert judged.left.trials == 0
+    partly = outcome(table, [one for one in results if one.cell == "skewed"])
+    assert [one.verdict.word == "not run" for one in partly.claims] == [True, False, True]
+    assert partly.left.trials == 15
+    assert partly.hours(Book([], judging.Rates({})).rates) is None
+
+
+def test_a_diverged_trial_stays_and_loses(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path)
+    results = [
+        replace(one, values={}, failure="not finite") if one.row == "B" else one
+        for one in read_results(table, tmp_path)
+    ]
+    judged = outcome(table, results)
+    assert judged.claims[0].verdict.word == "agrees"
+    assert judged.claims[0].verdict.why == "B diverged on 3 of 3 seeds"
+    page = write_page(Book([judged], judging.Rates({})), tmp_path / "page")
+    assert "3 diverged" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_shows_everything_escaped(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path)
+    results = [replace(one, failure=None) for one in read_results(table, tmp_path)]
+    object.__setattr__(table, "notes", ["<script>alert(1)</script>"])
+    page = write_page(Book([outcome(table, results)], judging.Rates({})), tmp_path / "page")
+    text = page.read_text(encoding="utf-8")
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+    assert "90.00 ± 1.00" in text
+    assert "undrift paper run adabest/table1" in text
+    markdown = (tmp_path / "page" / "adabest.md").read_text(encoding="utf-8")
+    assert "| setting | A | B | C | D | left to run |" in markdown
+    assert r"\begin{tabular}" in (tmp_path / "page" / "adabest.tex").read_text(encoding="utf-8")
+
+
+def test_results_can_be_verified(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path)
+    old = read_results(table, tmp_path)[0]
+
+    def again(result: Result) -> Any:
+        return verify(table, result, tmp_path, tmp_path / "scratch", engine="sequential")
+
+    assert again(old).same
+    wrong = replace(old, values=old.values | {"accuracy": 0.999})
+    assert not again(wrong).sound
+    assert "other bits" in str(again(wrong))
+    machines = results_file(table, tmp_path).with_name("machines.json")
+    facts = json.loads(machines.read_text(encoding="utf-8"))
+    facts[old.machine]["processor"] = "another one"
+    replace_file(machines, json.dumps(facts).encode())
+    close = replace(old, values=old.values | {"accuracy": old.values["accuracy"] + 0.01})
+    assert again(close).sound
+    assert "within the tolerance, 0.2 of it; processor another one" in str(again(close))
+    assert not again(wrong).sound
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    chosen = ["fedglad/table1", "--cells", "mnist", "--rows", "FedAvg*", "--scale", SMOKE]
+    main(["paper", "run", *chosen, *place, "--engine", "sequential"])
+    assert "4 new results" in capsys.readouterr().out
+    main(["paper", "run", *chosen, *place])
+    assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
+    main(["paper", "list", "fedglad/table1", "--json", *place[2:]])
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["item"] == "fedglad/table1"
+    main(["paper", "show", "fedglad/table1", "--cells", "mnist", *place[2:]])
+    assert "claim: FedAvg + FedGLAD > FedAvg" in capsys.readouterr().out
+    main(["paper", "show", "adabest/table2", "--cells", "emnist-l,cp=10%,iid", "--toml"])
+    assert 'partition = "IID(clients=110)"' in capsys.readouterr().out
+    main(["paper", "report", "fedgbo/table4", "--out", str(tmp_path / "page")])
+    assert "40 entries of cost tables: 38 agrees, 2 disagrees" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["run", "adabest/table2", "--cells", "mnist"],
+            "has no cell 'mnist' to run; the first are",
+        ),
+        (["run", "fedglad/table4"], "fedglad/table4 has no cell"),
+        (
+            ["run", "adabest/table2", "--rows", "FedProx"],
+            "--rows FedProx: adabest/table2 has FedAvg",
+        ),
+        (["show", "adabest"], "adabest: give one item, such as adabest/"),
+    ],
+)
+def test_mistakes_are_told(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["paper", *arguments])
+    assert stop.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_measures(out: Path) -> None:
+    run = read_run(out / "adabest-table1-iid")
+    curve = run.arms[0].curves[0]
+    accuracy, norm = curve["accuracy"], curve["x_norm"]
+    for text, value in {
+        "Last('accuracy')": accuracy[-1],
+        "Mean('accuracy')": accuracy.mean(),
+        "Mean('accuracy', 1)": accuracy[-1],
+        "Best('accuracy')": accuracy.max(),
+        "Growth('x_norm', 1)": norm[-1] / norm[0],
+        "Fall('accuracy', 2)": accuracy[0] - accuracy[1],
+        "Spread('x_norm')": norm.std(ddof=1),
+    }.items():
+        assert measure(text).of(curve) == pytest.approx(value)
+    assert measure("Last('accuracy')").factor == 100
+    assert measure("Growth('x_norm', 1)").factor == 1
