@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,19 @@ import undrift
 from undrift import algorithms, parts
 from undrift.checks.laws import LAWS
 from undrift.cli.app import application
-from undrift.cli.costs_shown import Costs
 from undrift.data.partition.partitions import PARTITIONS
 from undrift.data.sources import SOURCES
-from undrift.experiment.registry import GROUPS, OPTIMISERS, algorithm
+from undrift.experiment.registry import OPTIMISERS
 from undrift.federation.sampling import SAMPLERS
 from undrift.measure.stopping import STOPS
 from undrift.models import MODELS
 from undrift.papers.catalogue import PAPERS
 from undrift.papers.judging import Book, summary
 from undrift.papers.tables import paper_markdown
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from families import families
 
 project, author, release = "undrift", "The undrift authors", undrift.__version__
 project_copyright = author
@@ -82,29 +84,6 @@ def public(names: Iterable[str]) -> list[str]:
     return members(getattr(undrift, name) for name in names)
 
 
-def family() -> dict[str, list[list[str]]]:
-    """Rows about all algorithms, names and parts: paper, costs, neutral setting."""
-    titles = {"algorithms": "Algorithms", "compositions": "Names", "parts": "Parts"}
-    return {
-        title: [row(name) for name in sorted(GROUPS[group], key=str.lower)]
-        for group, title in titles.items()
-    }
-
-
-def row(name: str) -> list[str]:
-    text = " ".join((getdoc(getattr(undrift, name)) or "").split())
-    link = re.findall(r"https://(?:arxiv\.org/abs|doi\.org)/[^\s;,)]*\w", text)[0]
-    work = re.search(r"Reference: (\w+) et al\.[^;]*?,([^,;]*?)(\d{4}),", text)
-    paper = f"{work[1]} et al.,{work[2]}{work[3]}" if work else f"arXiv {link.rpartition('/')[2]}"
-    neutral = re.search(r"Neutral: (.*?)[.;](?: |$)", text)
-    made = algorithm(name)
-    costs = Costs.of(made, None)
-    called = f"{name}<br>`{made!r}`" if name in GROUPS["compositions"] else f"`{name}`"
-    gradients = str(costs.operations.client["Kg"])
-    shown = f"`{neutral[1]}`" if neutral else "–"
-    return [called, f"[{paper}]({link})", *costs.multiples().values(), gradients, shown]
-
-
 KINDS: dict[str, Any] = {
     "algorithms": public(sorted(algorithms.__all__, key=str.lower)),
     "parts": public(sorted(parts.__all__, key=str.lower)),
@@ -114,7 +93,7 @@ KINDS: dict[str, Any] = {
     "partitions": members(PARTITIONS.values()),
     "data": members(SOURCES.values()),
     "models": members(MODELS.values()),
-    "family": family(),
+    "families": families(),
     "laws": {name: law.__doc__ for name, law in LAWS.items()},
     "speed": Path(__file__).with_name("speed.md").exists(),
 }

@@ -116,6 +116,13 @@ def test_readme_names_every_algorithm_and_part() -> None:
     assert {*algorithms.__all__, *parts.__all__} - named == set()
 
 
+def test_readme_shows_the_families() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- families.*?-->\n(.*?)\n<!-- end of families", text, flags=re.DOTALL)
+    assert shown
+    assert shown[1] == run_path(str(DOCS / "families.py"))["table"]()
+
+
 def test_the_install_page_names_every_extra_and_this_version() -> None:
     text = (DOCS / "install.md").read_text(encoding="utf-8")
     assert [name for name in EXTRAS if f"`{name}`" not in text] == []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,8 @@ from tests.laws.play import play
 from tests.laws.reference import Problem, gradient, random_problem
 from undrift.algorithms import FedAvg, FedGBO
 from undrift.checks.replay import Snapshot
-from undrift.core import Client, RoundFacts, Struct, Vector
-from undrift.experiment.registry import algorithm
+from undrift.core import Client, Part, RoundFacts, Struct, Vector
+from undrift.experiment.registry import GROUPS, algorithm
 from undrift.measure.cost import messages
 from undrift.optim import SGD, Adam, HeavyBall, Optimiser, RMSProp, SGDm
 from undrift.parts import IDA, FedGLAD, ServerOpt
@@ -440,7 +442,7 @@ SAME: list[tuple[str, str, dict[str, Any]]] = [
     ("FedDC(mu=0.1, control=False, duals='active')", "FedDyn(mu=0.1, duals='active')", ANY),
     ("Scaffnew()", "SCAFFOLD()", FULL),
     ("FedSpeed(rho=0.0)", "FedDyn(mu=0.1, scale='none')", ANY),
-    ("FedSpeed(alpha=0.0, form='paper')", "FedDyn(mu=0.1, scale='none', duals='active')", ANY),
+    ("FedSpeed(share=0.0, form='paper')", "FedDyn(mu=0.1, scale='none', duals='active')", ANY),
     (
         "Momentum(SAM(FedAvg(), rho=0.1), alpha=0.3)",
         "SAM(Momentum(FedAvg(), alpha=0.3), rho=0.1)",
@@ -482,6 +484,34 @@ def test_the_family(a: str, b: str, kind: dict[str, Any], seed: int) -> None:
 )
 def test_where_the_family_parts(a: str, b: str, kind: dict[str, Any]) -> None:
     differ(a, b, problem_of(1, **kind))
+
+
+FAMILIES = run_path(str(Path(__file__).parents[2] / "docs" / "families.py"))
+WHEN = {
+    "": ANY,
+    FAMILIES["SAME_STEPS"]: VOID,
+    FAMILIES["EVERYBODY"]: FULL | UNEQUAL,
+    f"{FAMILIES['EVERYBODY']} {FAMILIES['SAME_STEPS']}": FULL,
+}
+"""what the documentation says of an identity → the problems on which it must hold"""
+
+
+@pytest.mark.parametrize(("a", "b", "when"), FAMILIES["IDENTITIES"].values())
+def test_identities_that_are_documented(a: str, b: str, when: str) -> None:
+    equal(a, b, problem_of(2, **WHEN[when]))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FAMILIES["names"]() if FAMILIES["neutral"](name)]
+)
+def test_neutral_settings_that_are_documented(name: str) -> None:
+    """With them, a part or name is the algorithm inside, an algorithm FedAvg."""
+    inner = "FedAvg(weights='uniform'), " if name in GROUPS["parts"] else ""
+    made = algorithm(f"{name}({inner}{FAMILIES['neutral'](name).replace('inf', '1e300')})")
+    inside = made.core if isinstance(made, Part) else FedAvg(weights=made.weights)
+    problem = problem_of(3, **ANY)
+    for one, two in zip(play(made, problem), play(inside, problem), strict=True):
+        assert gap(one.x, two.x) <= TOLERANCE
 
 
 @over_seeds

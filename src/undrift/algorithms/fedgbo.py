@@ -17,6 +17,7 @@ class FedGBO(StillStatistics):
 
     `optimiser` is SGDm(beta), RMSProp(beta) or Adam(beta1, beta2); v starts at 1.
 
+    Neutral: SGDm(beta=0).
     Cost: |s| kept by the server; n + |s| down, n up.
     Deviations: v tracks g̃², where the paper's Table 1 prints g̃.
     Reference: Mills et al., Accelerating federated learning with a global biased optimiser,

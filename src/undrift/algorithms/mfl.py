@@ -12,6 +12,7 @@ from undrift.core import Client, RoundFacts, Struct, Vector
 class MFL(SharedStatistics):
     """Clients take ordinary optimiser steps from the server's model and statistics; both go back.
 
+    Neutral: SGDm(beta=0).
     Cost: |s| kept by the server; n + |s| down, n + |s| up.
     Deviations: none; the paper has momentum SGD, RMSProp and Adam follow FedGBO's comparison, in
     which v starts at 1.

@@ -17,6 +17,7 @@ class MimeLite(StillStatistics):
     `gradient="batch"` sends the gradient of one mini-batch, the first of the round, instead of the
     full one (MimeXlite in FedGBO's code).
 
+    Neutral: SGDm(beta=0).
     Cost: |s| kept by the server; n + |s| down, 2n up, one more pass over each client's data.
     Deviations: none; v starts at 1.
     Reference: Karimireddy et al., Breaking the centralized barrier for cross-device federated

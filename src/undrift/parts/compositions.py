@@ -17,6 +17,7 @@ from undrift.parts.sharpness import ASAM, SAM
 def FedCM(alpha: float = 0.1, *, weights: Weights = "uniform") -> Momentum:
     """FedAvg with momentum on clients; Cheng et al. call it FedAvg-M.
 
+    Neutral: alpha=1.
     Reference: Xu et al., FedCM: Federated learning with client-level momentum, 2021,
     https://arxiv.org/abs/2106.10874.
 
@@ -29,6 +30,7 @@ def FedCM(alpha: float = 0.1, *, weights: Weights = "uniform") -> Momentum:
 def MomentumSCAFFOLD(alpha: float = 0.1) -> Momentum:
     """SCAFFOLD with momentum on clients, SCAFFOLD-M in its paper.
 
+    Neutral: alpha=1.
     Reference: Cheng et al., Momentum benefits non-IID federated learning simply and provably, ICLR
     2024, https://arxiv.org/abs/2306.16504.
 
@@ -44,6 +46,8 @@ def FedACG(beta: float = 0.85, mu: float = 0.001, *, weights: Weights = "uniform
     It is AdaBest's server: `Prox(AdaBest(mu=0, beta=0.85), mu=0.001)` is the same. `mu` pulls as
     mu (y − x). The authors' code has mu = 0.002: its weight is 0.001, without the factor 1/2.
 
+    Neutral: beta=0, mu=0.
+    Deviations: that the paper's penalty has the factor 1/2 is not checked against its text.
     Reference: Kim et al., Communication-efficient federated learning with accelerated client
     gradient, CVPR 2024, https://arxiv.org/abs/2201.03172.
 
@@ -56,6 +60,7 @@ def FedACG(beta: float = 0.85, mu: float = 0.001, *, weights: Weights = "uniform
 def FedSAM(rho: float = 0.05, *, weights: Weights = "samples") -> SAM:
     """FedAvg with sharpness-aware local steps.
 
+    Neutral: rho=0.
     Reference: Qu et al., Generalized federated learning via sharpness aware minimization, ICML
     2022, https://arxiv.org/abs/2206.02618.
 
@@ -68,6 +73,7 @@ def FedSAM(rho: float = 0.05, *, weights: Weights = "samples") -> SAM:
 def FedASAM(rho: float = 0.5, *, weights: Weights = "samples") -> ASAM:
     """FedAvg with adaptive sharpness-aware local steps.
 
+    Neutral: rho=0.
     Reference: Caldarola et al., Improving generalization in federated learning by seeking flat
     minima, ECCV 2022, https://arxiv.org/abs/2203.11834.
 
@@ -80,6 +86,7 @@ def FedASAM(rho: float = 0.5, *, weights: Weights = "samples") -> ASAM:
 def MoFedSAM(alpha: float = 0.1, rho: float = 0.05, *, weights: Weights = "uniform") -> SAM:
     """FedCM with sharpness-aware local steps.
 
+    Neutral: alpha=1, rho=0.
     Reference: Qu et al., Generalized federated learning via sharpness aware minimization, ICML
     2022, https://arxiv.org/abs/2206.02618.
 
@@ -92,8 +99,9 @@ def MoFedSAM(alpha: float = 0.1, rho: float = 0.05, *, weights: Weights = "unifo
 def FedGamma(rho: float = 0.05) -> SAM:
     """SCAFFOLD with sharpness-aware local steps.
 
+    Neutral: rho=0.
     Reference: Dai et al., FedGAMMA: Federated learning with global sharpness-aware minimization,
-    IEEE TNNLS 35(12), 2023, https://ieeexplore.ieee.org/document/10269141; its gradients are those
+    IEEE TNNLS 2023, https://ieeexplore.ieee.org/document/10269141; its gradients are those
     of FedSAM, https://arxiv.org/abs/2206.02618.
 
     >>> undrift.algorithm("fedgamma")
@@ -105,16 +113,16 @@ def FedGamma(rho: float = 0.05) -> SAM:
 def FedSpeed(
     mu: float = 0.1,
     rho: float = 0.1,
-    alpha: float = 1.0,
+    share: float = 1.0,
     *,
     form: Literal["code", "paper"] = "code",
 ) -> SAM:
     """FedDyn with a step uphill before every gradient; mu is the paper's 1/λ.
 
     form="code" is what the authors' code does, SAM around FedDyn; "paper" goes uphill by rho times
-    the gradient and takes the mean of duals over this round's clients only. alpha mixes in the
-    gradient uphill.
+    the gradient and takes the mean of duals over this round's clients only. share is the paper's α.
 
+    Neutral: rho=0.
     Reference: Sun et al., FedSpeed: Larger local interval, less communication round, and higher
     generalization accuracy, ICLR 2023, https://arxiv.org/abs/2302.10429.
 
@@ -122,7 +130,7 @@ def FedSpeed(
     SAM(FedDyn(mu=0.1, scale='none'), rho=0.1)
     """
     if form == "code":
-        return SAM(FedDyn(mu, scale="none"), rho, share=alpha)
+        return SAM(FedDyn(mu, scale="none"), rho, share=share)
     if form != "paper":
         raise UndriftError(f"FedSpeed(form={form!r}): form must be one of 'code', 'paper'")
-    return SAM(FedDyn(mu, scale="none", duals="active"), rho, normalise=False, share=alpha)
+    return SAM(FedDyn(mu, scale="none", duals="active"), rho, normalise=False, share=share)

@@ -75,7 +75,9 @@ class Median(Part):
 class TrimmedMean(Part):
     """The mean of each coordinate without its `fraction` largest and smallest values.
 
-    Neutral: fraction=0, the uniform mean.
+    All clients count alike.
+
+    Neutral: fraction=0.
     Cost and reference: as Median. See https://arxiv.org/abs/1803.01498.
     Deviations: none; floor(fraction · clients) values go at each end.
 

@@ -56,6 +56,7 @@ def FedAvgM(
 ) -> ServerOpt:
     """FedAvg with server momentum, m <- beta m + g; form="ema" has beta m + (1 - beta) g.
 
+    Neutral: beta=0.
     Reference: Hsu et al., Measuring the effects of non-identical data distribution for federated
     visual classification, 2019, https://arxiv.org/abs/1909.06335.
 
