@@ -140,13 +140,15 @@ class Plain:
         return self.x
 
 
-class PlainScaffold(Plain):
+class Stateless(Plain):
     def __init__(self, wrong: str = "") -> None:
         super().__init__("scaffold", wrong)
 
     def start(self, x0: Any, clients: Any) -> None:
         super().start(x0, clients)
 
+
+class PlainScaffold(Stateless):
     def states(self) -> Any:
         return {"c": self.h, "c_i": list(self.hs.values())}
 
@@ -172,6 +174,13 @@ def test_somebody_else_s_code(kind: str, wrong: str, named: str) -> None:
     assert conform(lambda: make(""), kind).ok
     report = conform(lambda: make(wrong), kind)
     assert [guess.mistakes for guess in report.guesses] == [(named,)]
+
+
+def test_mistakes_that_give_the_same_models_are_all_named() -> None:
+    """With −c for c and −c_i for c_i, one is the other; states tell them apart."""
+    report = conform(lambda: Stateless("sign"), "scaffold")
+    assert [one.mistakes for one in report.guesses] == [("CorrectionSign",), ("PathSign",)]
+    assert str(report).splitlines()[-1].startswith("or with the opposite sign, y − x for x − y")
 
 
 def test_two_mistakes_at_once_are_both_named() -> None:

@@ -136,7 +136,8 @@ def test_steps_as_a_list_are_those_of_a_mapping() -> None:
     ("options", "message"),
     [
         ({"lr": -1.0}, "Local(lr=-1.0): lr must be a number > 0"),
-        ({"classes": 2}, "classes=2: the largest label is 2"),
+        ({"classes": 2}, "classes=2: must be a whole number >= 3: the largest label is 2"),
+        ({"classes": "4"}, "classes='4': must be a whole number"),
         ({"classes": 2, "model": "least_squares"}, "only model='softmax' takes it"),
         ({"steps": [1, 2]}, "steps=[1, 2]: give 3 numbers, one for each client"),
         ({"steps": {7: 2}}, "steps: there are no clients [7]"),
@@ -146,6 +147,13 @@ def test_steps_as_a_list_are_those_of_a_mapping() -> None:
         ({"plans": [Plan([0], weights={1: 1.0})]}, "weights are given for clients [1]"),
         ({"plans": [Plan([0], weights={0: math.nan})]}, "must be numbers >= 0"),
         ({"plans": [Plan([0], weights={0: 0})]}, "not all of them 0"),
+        ({"plans": [Plan([0], weights={0: "1"})]}, "must be numbers >= 0"),
+        ({"plans": [Plan(0)]}, "round 1: delivers=0: give a list of clients' ids"),
+        ({"plans": [Plan([0], registered=[0, 1.5])]}, "registered=[0, 1.5]: give a list"),
+        ({"plans": [Plan([0], batches={0: [0, 1]})]}, "client 0: batches=[0, 1]: give a list of"),
+        ({"plans": [Plan([0], batches={0: [[0.5]]})]}, "client 0: batches=[[0.5]]: give a list of"),
+        ({"plans": []}, "plans=[]: give a Plan for each round"),
+        ({"engine": "compiled"}, "such as undrift.engines.Compiled()"),
     ],
 )
 def test_mistakes_are_told_without_private_names(options: dict[str, Any], message: str) -> None:
@@ -158,6 +166,11 @@ def test_mistakes_are_told_without_private_names(options: dict[str, Any], messag
 def test_ragged_inputs_are_told_with_the_client() -> None:
     with pytest.raises(UndriftError, match="inputs of client 1: not an array of numbers"):
         replay(algorithm("fedavg"), [([[1.0]], [0]), ([[1.0], [1.0, 2.0]], [0, 1])], [Plan([0])])
+
+
+def test_clients_are_pairs() -> None:
+    with pytest.raises(UndriftError, match="client 1: give a pair"):
+        replay(algorithm("fedavg"), [([[1.0]], [0]), ([[1.0]],)], [Plan([0])])  # type: ignore[list-item]
 
 
 def test_a_dtype_is_kept() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,9 @@ def check_plan(t: int, plan: Plan, sizes: np.ndarray) -> None:
         raise UndriftError(f"round {t}: {shortened(plan)} is no plan; give Plan(delivers=[...])")
     clients = len(sizes)
     registered = plan.population(clients)
+    for name, ids in (("delivers", plan.delivers), ("registered", registered)):
+        if not _whole(ids):
+            raise UndriftError(f"round {t}: {name}={shortened(ids)}: give a list of clients' ids")
     batches = plan.batches or {}
     for i in [*registered, *plan.delivers, *batches]:
         if i not in range(clients):
@@ -55,12 +59,16 @@ def check_plan(t: int, plan: Plan, sizes: np.ndarray) -> None:
                 f"round {t}: weights are given for clients {sorted(weights)}, but "
                 f"{sorted(plan.delivers)} deliver; give one for each of these"
             )
-        wrong = {i: w for i, w in weights.items() if not 0 <= w < math.inf}
-        if wrong or (weights and not sum(weights.values())):
+        if not all(map(_weight, weights.values())) or (weights and not sum(weights.values())):
             raise UndriftError(
                 f"round {t}: weights={dict(weights)}: must be numbers >= 0, not all of them 0"
             )
     for i, steps in batches.items():
+        if not isinstance(steps, Iterable) or not all(map(_whole, steps)):
+            raise UndriftError(
+                f"round {t}, client {i}: batches={shortened(steps)}: give a list of positions of "
+                "samples for each local step, such as [[0, 1], [2, 3]]"
+            )
         positions = [position for batch in steps for position in batch]
         if not positions or min(map(len, steps)) == 0:
             raise UndriftError(f"round {t}, client {i}: a local step needs at least one sample")
@@ -69,6 +77,17 @@ def check_plan(t: int, plan: Plan, sizes: np.ndarray) -> None:
                 f"round {t}, client {i}: positions of samples are 0..{sizes[i] - 1}, "
                 f"found {min(positions)}..{max(positions)}"
             )
+
+
+def _whole(values: Any) -> bool:
+    """Whether these are whole numbers, if any."""
+    if not isinstance(values, Iterable):
+        return False
+    return all(isinstance(one, int | np.integer) for one in values)
+
+
+def _weight(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and bool(0 <= value < math.inf)
 
 
 def local_steps(steps: int | Sequence[int] | Mapping[int, int], clients: int) -> list[int]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from undrift.algorithms.fedgbo import FedGBO
 from undrift.checks.plan import Plan, check_plan, local_steps
-from undrift.config import UndriftError
+from undrift.config import UndriftError, shortened
 from undrift.core import Algorithm, Part, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, Sequential
@@ -103,6 +103,13 @@ def replay(
     """
     if not isinstance(algorithm, Algorithm):
         raise UndriftError(f"{algorithm!r} is not an algorithm; undrift.algorithm(...) makes one")
+    if not plans:
+        raise UndriftError("plans=[]: give a Plan for each round")
+    if engine is not None and not hasattr(engine, "prepare"):
+        raise UndriftError(f"engine={engine!r}: give one, such as undrift.engines.Compiled()")
+    for i, pair in enumerate(clients):
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise UndriftError(f"client {i}: give a pair (inputs, targets), not {shortened(pair)}")
     Local(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay)  # refuses bad values by public names
     ready_made = isinstance(model, str)
     data = FederatedData.of_clients(
@@ -231,8 +238,9 @@ def _model(model: str | nn.Module, data: FederatedData, classes: int | None) -> 
     features = data.inputs[0].numel()
     if model == "softmax":
         least = int(data.targets.max()) + 1
-        if classes is not None and classes < least:
-            raise UndriftError(f"classes={classes}: the largest label is {least - 1}")
+        if classes is not None and (not isinstance(classes, int) or classes < least):
+            reason = f"must be a whole number >= {least}: the largest label is {least - 1}"
+            raise UndriftError(f"classes={classes!r}: {reason}")
         return nn.Linear(features, classes or least)
     if model == "least_squares":
         return nn.Linear(features, 1)

@@ -103,8 +103,10 @@ def _ask(
         return finding("not applicable", note="The method has no such setting.")
     if scenario.dropped and "dropped" not in inspect.signature(make().round).parameters:
         return finding("not applicable", note="The adapter's round() does not take `dropped`.")
-    if probe.states and not (rule.state_names() and hasattr(make(), "states")):
-        return finding("not applicable", note="There are no states().")
+    if probe.states and not rule.state_names():
+        return finding("not applicable", note="The method has none.")
+    if probe.states and not hasattr(make(), "states"):
+        return finding("not applicable", note="The adapter has no states().")
     scenarios = [scenario, *([probe.against(rule, scenario)] if probe.against else [])]
     try:
         played = [list(play(make(), one)) for one in scenarios]

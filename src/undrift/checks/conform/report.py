@@ -102,10 +102,13 @@ class Report:
             passed = sum(one.outcome == "passes" for one in self.findings)
             return [f"conforms: all {passed} probes that apply pass"]
         lines = [f"does not conform: {', '.join(wrong)}"]
-        for guess in self.guesses:
+        for k, guess in enumerate(self.guesses):
             scope = "" if guess.scope == "all" else f" in {guess.scope}"
             kind = "" if guess.states else " for x"
-            lines.append(f"the numbers{scope} are those of the reference{kind} with {guess.says}")
+            told = (
+                "or" if k and not scope else f"the numbers{scope} are those of the reference{kind}"
+            )
+            lines.append(f"{told} with {guess.says}")
         if not self.guesses and any(one.outcome == "deviates" for one in self.findings):
             lines.append("no known mistake reproduces the numbers, nor do two or three together")
         return lines
