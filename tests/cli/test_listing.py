@@ -101,6 +101,7 @@ def test_a_composition_has_the_ranges_of_what_it_is_made_of(told: Any) -> None:
     assert values["lr"] == "a number > 0"
     assert values["weights"] == "one of 'samples', 'uniform'"
     assert values["beta1"] == "a number >= 0 and < 1"
+    assert about["made_of"] == "ServerOpt(FedAvg(), Adam(lr=0.01))"
     form = told("fedavgm")["parameters"][2]
     assert form["values"] == "one of 'heavy_ball', 'ema'"
 

@@ -20,13 +20,14 @@ from hypothesis import strategies as st
 
 from tests.laws.play import play
 from tests.laws.reference import Problem, gradient, random_problem
-from undrift.algorithms import FedAvg, FedGBO
+from undrift.algorithms import SCAFFOLD, FedAvg, FedDyn, FedGBO
 from undrift.checks.replay import Snapshot
-from undrift.core import Client, Part, RoundFacts, Struct, Vector
+from undrift.core import Client, Grad, Part, RoundFacts, Struct, Vector
 from undrift.experiment.registry import GROUPS, algorithm
 from undrift.measure.cost import messages
 from undrift.optim import SGD, Adam, HeavyBall, Optimiser, RMSProp, SGDm
 from undrift.parts import IDA, FedGLAD, ServerOpt
+from undrift.vectors import safe_beta
 
 TOLERANCE = 1e-12
 FULL = {"full_participation": True}
@@ -533,6 +534,55 @@ def test_fedexp_fedglad_and_auto_beta_use_one_number(seed: int) -> None:
     updates = play("AdaBest(beta='auto')", problem)[0].server["updates"]
     assert step == pytest.approx(max(1, square / 2), rel=1e-9)
     assert updates == pytest.approx(min(8, square), rel=1e-9)
+
+
+def test_auto_beta_is_no_multiple_of_that_number() -> None:
+    """The counter-example of docs/reference/family.md: the same G, another age."""
+    ways = [1 / (1 - safe_beta(8.0, 8, age)) for age in (1.0, 4.0)]
+    assert ways == pytest.approx([2 * 8**0.5, 8.8], abs=1e-9)
+
+
+@dataclass(frozen=True)
+class Controlled(FedDyn):
+    """FedDyn whose directions are shifted by SCAFFOLD's controls, which live beside it."""
+
+    def init_server(self, x: Vector, groups: tuple[int, ...]) -> Struct:
+        return super().init_server(x, groups) | Struct(beside=SCAFFOLD().init_server(x, groups))
+
+    def init_client(self, x: Vector) -> Struct:
+        return super().init_client(x) | Struct(beside=SCAFFOLD().init_client(x))
+
+    def download(self, s: Struct) -> Struct:
+        return super().download(s) | Struct(beside=SCAFFOLD().download(s.beside | Struct(x=s.x)))
+
+    def direction(
+        self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> Vector:
+        def controlled(y: Vector) -> Vector:
+            return SCAFFOLD().direction(grad, Struct(y=y), down.beside, me.beside, client)
+
+        return super().direction(controlled, local, down, me, client)
+
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        up, kept = super().upload(local, down, me, client)
+        control, beside = SCAFFOLD().upload(local, down.beside, me.beside, client)
+        return up | Struct(beside=control), kept | Struct(beside=beside)
+
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        d, changes = super().update(s, mean, round)
+        _, beside = SCAFFOLD().update(s.beside, mean.beside, round)
+        return d, changes | Struct(beside=s.beside | beside)
+
+
+@over_seeds
+def test_feddc_is_feddyn_with_the_controls_of_scaffold(seed: int) -> None:
+    problem = problem_of(seed, **ANY)
+    both = play(Controlled(mu=0.1), problem)
+    for now, other in zip(play("FedDC(mu=0.1)", problem), both, strict=True):
+        assert gap(now.x, other.x) <= TOLERANCE
+        assert gap(now.server["c"], other.server["beside.c"]) <= TOLERANCE
 
 
 @over_seeds

@@ -20,7 +20,8 @@ class FedAU(Algorithm):
     Gaps add up to t_i, so ω_i = t_i/m_i.
 
     Cost: two numbers kept by each client; n down, n and one number up.
-    Deviations: none; `cut` is 50 in the paper's experiments as we know them, 100000 in its code.
+    Deviations: none known; that long gaps count as several is from the authors' code. `cut` is
+    100000 there; 50, of the paper's experiments, is not checked against its text.
     Reference: Wang et al., A lightweight method for tackling unknown participation statistics in
     federated averaging, ICLR 2024, https://arxiv.org/abs/2306.03401.
 

@@ -145,14 +145,17 @@ def _describe(kind: str, name: str, json_: bool) -> None:
         name, group, thing = _find(kind, name)
     about = Described.of(name, thing)
     costs = _costs(name) if group in ("algorithms", "parts", "compositions") else None
+    made = repr(algorithm(name)) if group == "compositions" else None
     if json_:
         cost = costs.data() if costs else None
-        data = {"kind": kind, "group": group, **about.data(), "cost": cost}
+        data = {"kind": kind, "group": group, **about.data(), "made_of": made, "cost": cost}
         sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         return
     console = Console(highlight=False, markup=False)
     console.print(name, style="bold")
     console.print(about.description or "There is no docstring.")
+    if made:
+        console.print(f"Made of: {made}")
     if about.parameters:
         tuned = any(one.tune for one in about.parameters)
         heads = ("parameter", "default", "values", *(["tuned over"] if tuned else []))
