@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -106,6 +107,14 @@ class NoServerStatistic(FedDyn):
 
     def server(self) -> Vector:
         return super().server() + self.h
+
+
+@of(FedDyn)
+class StatisticAdded(FedDyn):
+    """x̄ + μ h for x̄ − h, the opposite sign of a statistic that is not divided by μ."""
+
+    def server(self) -> Vector:
+        return super().server() + (1 + self.mu) * self.h
 
 
 @of(AdaBest)
@@ -229,6 +238,14 @@ class Nesterov(FedAvgM):
         return super().step(self.beta * d + self.gain() * mean)
 
 
+@of(FedAvgM)
+class FirstRoundLost(FedAvgM):
+    """a first round after which nothing has moved."""
+
+    def server(self) -> Vector:
+        return self.x if self.t == 1 else super().server()
+
+
 @of(FedAdam)
 class VFromM(FedAdam):
     """v from m² instead of ḡ²."""
@@ -243,6 +260,14 @@ class VFromZero(Adaptive):
 
     def v0(self) -> float:
         return 0.0
+
+
+@of(Adaptive)
+class RateTwice(Adaptive):
+    """η_g applied to ḡ as well, before m and v."""
+
+    def mean(self, values: Mapping[int, Any]) -> Any:
+        return self.server_lr * super().mean(values)
 
 
 @of(Adaptive)
