@@ -35,6 +35,7 @@ SCRIPTS = {
     "fedlab_": "fedlab",
     "fedsim_": "fedsim",
     "fedjax_": "fedjax",
+    "fluke_": "fluke",
 }
 SIGNS = {"passes": "✓", "deviates": "**✗**", "fails": "**!**", "not applicable": "–"}
 
@@ -82,12 +83,20 @@ def shown(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def made(results: dict[str, Any]) -> str:
+    """Which libraries were run when."""
+    days: dict[str, list[str]] = {}
+    for script, some in results["reports"].items():
+        days.setdefault(results["dates"][script], []).append(some[0]["library"])
+    return "; ".join(f"{', '.join(names)} on {day}" for day, names in sorted(days.items()))
+
+
 def page(results: dict[str, Any]) -> str:
     """Tables of all results, in Markdown."""
     reports = [one for some in results["reports"].values() for one in some]
     probes = [one["probe"] for one in reports[0]["findings"]]
     lines = [
-        f"Made by `{results['command']}` on {results['date']}.",
+        f"Made by `{results['command']}`: {made(results)}.",
         "",
         "| library | method | " + " | ".join(str(k) for k in range(1, len(probes) + 1)) + " |",
         "|:--|:--|" + ":-:|" * len(probes),
@@ -143,7 +152,7 @@ def main() -> None:
     if given.probe:
         probe(given.probe)
         return
-    results: dict[str, Any] = {"reports": {}}
+    results: dict[str, Any] = {"reports": {}, "dates": {}}
     if given.out.exists():
         results = json.loads(given.out.read_text(encoding="utf-8"))
     if not given.draw:
@@ -156,13 +165,11 @@ def main() -> None:
                 continue
             python = given.envs.absolute() / name / "bin" / "python" if name else sys.executable
             results["reports"][script] = run(script, python)
+            results["dates"][script] = datetime.datetime.now(datetime.UTC).date().isoformat()
             results["environments"] = {k: ENVIRONMENTS[k] for k in SCRIPTS.values() if k}
             good = [one["method"] for one in results["reports"][script] if one["ok"]]
             say(f"{script}: {len(good)} of {len(results['reports'][script])} conform")
-        results |= {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "command": "make conform",
-        }
+        results["command"] = "make conform"
         results["reports"] = {k: results["reports"][k] for k in SCRIPTS if k in results["reports"]}
         text = json.dumps(results, indent=1, ensure_ascii=False)
         given.out.write_text(text + "\n", encoding="utf-8")

@@ -59,11 +59,11 @@ class FedAvg:
             loss = Loss()
             self.optimisers.append(optimiser)
             self.sides.append(
-                self.client(i, data, None, optimiser, loss, local_epochs=epochs, clipping=0, **local)
+                self.client(
+                    i, data, None, optimiser, loss, local_epochs=epochs, clipping=0, **local
+                )
             )
-        self.made = self.server(
-            Linear(self.x0), None, self.sides, weighted=self.weighted, **server
-        )
+        self.made = self.server(Linear(self.x0), None, self.sides, weighted=self.weighted, **server)
         for side in self.sides:
             side.set_channel(self.made.channel)
         self.made.get_eligible_clients = lambda _: [self.sides[i] for i in self.cohort]

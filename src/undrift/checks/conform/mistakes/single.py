@@ -110,11 +110,14 @@ class NoServerStatistic(FedDyn):
 
 
 @of(FedDyn)
-class StatisticAdded(FedDyn):
-    """x̄ + μ h for x̄ − h, the opposite sign of a statistic that is not divided by μ."""
+class MemoryScaled(FedDyn):
+    """memories a_i and h of −μ g_i instead of g_i."""
 
-    def server(self) -> Vector:
-        return super().server() + (1 + self.mu) * self.h
+    def learn(self, i: int) -> None:
+        self.a_i = self.a_i | {i: self.a_i[i] - self.mu * self.g[i]}
+
+    def total(self) -> Vector:
+        return -self.mu * super().total()
 
 
 @of(AdaBest)
