@@ -55,7 +55,8 @@ def paired(a: dict[int, dict[str, str]], b: dict[int, dict[str, str]]) -> tuple[
 
 
 def told(gap: tuple[float, float, int]) -> str:
-    return f"{gap[0]:+.2f} ± {gap[1]:.2f}"
+    mean, error, seeds = gap
+    return f"{mean:+.2f} ± {error:.2f}" if seeds > 1 else f"{mean:+.2f}"
 
 
 def comparison(found: Scores, task: str, rule: str) -> list[str]:

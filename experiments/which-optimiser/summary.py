@@ -103,9 +103,11 @@ def main(out: Path | None) -> None:
     algorithms = list(next(iter(cells.values())))
     page = DOCS / "howto" / "choosing.md"
     text = page.read_text(encoding="utf-8")
-    start, end = "<!-- grid -->\n", "\n<!-- end of grid -->"
-    made = start + table(cells, algorithms) + end
-    text = re.sub(f"{start}.*?{end}", lambda _: made, text, flags=re.DOTALL)
+    start, end = "<!-- grid -->\n", "<!-- end of grid -->"
+    made = f"{start}{table(cells, algorithms)}\n{end}"
+    text, times = re.subn(f"{start}.*?{end}", lambda _: made, text, flags=re.DOTALL)
+    if times != 1:
+        raise SystemExit(f"{page}: has no place for the table")
     page.write_text(text, encoding="utf-8")
     draw(cells, algorithms, DOCS / "images" / "which-optimiser.svg")
 

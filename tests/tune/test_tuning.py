@@ -93,6 +93,8 @@ def test_trials_have_no_test_data_and_winners_meet_them_once(tmp_path: Path) -> 
         {"local.lr": 0.1},
     ]
     assert all(event.final and list(event.final["test"]) == ["1"] for event in finals)
+    with pytest.raises(UndriftError, match="settings are not chosen on test data"):
+        study(experiment=experiment(stop=["Target(0.9)"]))
     text = (tmp_path / "table.md").read_text()
     assert "without an interval; --final-seeds 3" in text
     assert "the test data had no part in it" in text
@@ -111,10 +113,13 @@ def test_divergence_is_the_worst_result(tmp_path: Path) -> None:
     assert "2 (1 failed)" in (tmp_path / "table.md").read_text()
 
 
-def test_all_trials_may_fail(tmp_path: Path) -> None:
-    made = study("fedavg", over={"local.lr": [1e38, 2e38]}, search="grid", final_seeds=1, rounds=3)
-    play(made, tmp_path)
-    assert "all failed" in (tmp_path / "table.md").read_text()
+@pytest.mark.parametrize("flags", [("tune", "--search", "grid"), ("sweep",)])
+def test_all_trials_may_fail(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    over = ("--over", "local.lr=1e38,2e38", "--seeds", "1")
+    with pytest.raises(SystemExit) as end:
+        main([*flags, "fedavg", *QUICK, *over, "--out", str(tmp_path)])
+    assert end.value.code == 3
+    assert "failed" in (tmp_path / "table.md").read_text()
     assert not list(tmp_path.glob("best-*.toml"))
 
 
@@ -147,8 +152,10 @@ def test_a_budget_ends_the_search(tmp_path: Path) -> None:
     play(study("fedavg", "adabest", trials=None, budget="rounds=5"), tmp_path)
     numbers = [(line["algorithm"], line["number"]) for line in ledger(tmp_path)]
     assert numbers == [(name, number) for number in range(3) for name in ("FedAvg", "AdaBest")]
-    with pytest.raises(UndriftError, match="write rounds=5000"):
-        study(budget="steps=5")
+    assert study(budget="bytes=2 GB").limit == ("bytes", 2e9)
+    for wrong in "steps=5", "rounds=2 GB":
+        with pytest.raises(UndriftError, match="write rounds=5000"):
+            study(budget=wrong)
 
 
 def test_a_study_may_have_more_trials_but_no_other_settings(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OwnFiles = Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)]
 
 ALL_DIVERGED = 3
-"""exit code when every trial of a run ended with a failure"""
+"""exit code when every trial of a run, study or sweep ended with a failure"""
 
 
 @Parameter(name="*")
@@ -103,8 +103,13 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         if note := advice(folder):
             console.print(Text(note), soft_wrap=True)
     if finished.all_failed:
-        _warn("all trials diverged; try a smaller step size (lr)")
-        sys.exit(ALL_DIVERGED)
+        end_diverged()
+
+
+def end_diverged() -> None:
+    """End a command of which every trial failed."""
+    _warn("all trials diverged; try a smaller step size (lr)")
+    sys.exit(ALL_DIVERGED)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from undrift.cli.running import Options, resumable
+from undrift.cli.running import Options, end_diverged, resumable
 from undrift.cli.settings import Settings
 from undrift.cli.tune import Changes, Over, read_over, refuse_tracking, the_file
 from undrift.experiment.settings import read_change
@@ -73,12 +73,13 @@ def run_sweep(experiment: Experiment, over: dict[str, Any], folder: Path, option
         folder,
         **options.session(),
     )
-    console = Console()
+    console, sound = Console(), False
     with resumable(folder), closing(happening):
         for event in happening:
             if event.final is None:
                 continue
             point, results = event.point, list(event.final["test"].values())
+            sound = sound or bool(results)
             told = {"event": "point", "algorithm": point.arm.label, "settings": point.settings}
             if options.json_:
                 sys.stdout.write(json.dumps(told | event.final) + "\n")
@@ -89,3 +90,5 @@ def run_sweep(experiment: Experiment, over: dict[str, Any], folder: Path, option
                 console.print(Text(line), soft_wrap=True)
     if not options.json_:
         console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)
+    if not sound:
+        end_diverged()

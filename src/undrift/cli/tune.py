@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.cli.running import Options, resumable
+from undrift.cli.running import Options, end_diverged, resumable
 from undrift.cli.settings import Settings
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
@@ -182,29 +182,35 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
     show = _show_json if options.json_ else _show
     with resumable(folder), closing(happening):
         show(happening)
+    best = sorted(folder.glob("best-*.toml"))
     if options.json_:
         _print({"event": "done", "folder": str(folder)})
-        return
-    console = Console()
-    console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)
-    for path in sorted(folder.glob("best-*.toml")):
-        console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
+    else:
+        console = Console()
+        console.print(Text(f"report: {folder / RunFile.REPORT}"), soft_wrap=True)
+        for path in best:
+            console.print(Text(f"best settings: undrift run {path}"), soft_wrap=True)
+    if not best:
+        end_diverged()
 
 
 def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence[str]) -> None:
     """A table with its notes; on a narrow terminal, a block of lines for each row."""
-    words = [[word for cell in (head, *column) for word in cell.split()]
-             for head, column in columns.items()]  # fmt: skip
-    widths = [max(map(len, some)) for some in words]
-    wide = sum(widths) + 2 * len(widths) <= console.width
+    cells = [[head, *column] for head, column in columns.items()]
+    widths = [max(len(word) for cell in some for word in cell.split()) for some in cells]
+    spare = console.width - sum(widths) - 2 * len(widths)
+    wide = spare >= 0
+    for k, some in enumerate(cells if wide else ()):
+        more = min(spare, max(map(len, some)) - widths[k])
+        widths[k], spare = widths[k] + more, spare - more
     table = Table(box=None, pad_edge=False, show_header=wide)
     for head, width in zip(columns if wide else ("", ""), widths, strict=False):
-        table.add_column(Text(head), overflow="fold", min_width=width if wide else None)
-    for cells in zip(*columns.values(), strict=True):
+        table.add_column(Text(head), overflow="fold", width=width if wide else None)
+    for row in zip(*columns.values(), strict=True):
         if wide:
-            table.add_row(*map(Text, cells))
+            table.add_row(*map(Text, row))
         else:
-            first, *rest = zip(columns, cells, strict=True)
+            first, *rest = zip(columns, row, strict=True)
             table.add_row("", Text(first[1], "bold"))
             for pair in rest:
                 table.add_row(*map(Text, pair))

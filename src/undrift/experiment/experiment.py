@@ -112,6 +112,9 @@ class Experiment(Config):
         for rule in self.stop:
             if getattr(rule, "on", "") == "validation" and not self.validation:
                 self.refuse("hold out clients for it, such as validation=10", stop=rule)
+            if getattr(rule, "on", "") == "test" and not self.test:
+                why = "settings are not chosen on test data; stop on='validation'"
+                self.refuse(why, stop=rule)
         self._refuse_too_few_clients()
 
     def _refuse_too_few_clients(self) -> None:

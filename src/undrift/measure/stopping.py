@@ -96,7 +96,7 @@ class Budget(StopRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bytes is not None and not _size(self.bytes) > 0:
+        if self.bytes is not None and not size_of(self.bytes) > 0:
             self.refuse("bytes must be a number > 0, or a text such as '2 GB'", bytes=self.bytes)
         if not self._limits:
             self.refuse("give a limit, such as bytes='2 GB', flops=1e12 or rounds=50")
@@ -105,7 +105,7 @@ class Budget(StopRule):
     def _limits(self) -> dict[tuple[str, ...], float]:
         """Metrics whose sum is limited → the limit."""
         limits = {
-            ("bytes_down", "bytes_up"): None if self.bytes is None else _size(self.bytes),
+            ("bytes_down", "bytes_up"): None if self.bytes is None else size_of(self.bytes),
             ("flops",): self.flops,
             ("round",): self.rounds,
             ("seconds",): self.seconds,
@@ -156,7 +156,7 @@ def _values(rows: Rows, metric: str, on: str) -> list[float]:
     return [value for value in values if not math.isnan(value)]
 
 
-def _size(value: Any) -> float:
+def size_of(value: Any) -> float:
     """Bytes from a number or a text; 0 if it is neither."""
     if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
         base, power = 1024.0 if found[3] else 1000.0, _POWERS.index(found[2].lower())

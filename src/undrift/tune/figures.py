@@ -29,6 +29,9 @@ WIDTH = 0.25
 FEW = 8
 """fewest trials with all rounds from which importances are estimated"""
 
+COSTS = {"rounds": "Rounds", "bytes": "Bytes", "flops": "FLOPs", "seconds": "Seconds"}
+"""what a budget may limit → its name on an axis"""
+
 FAILED = "#B22222"
 """colour of trials that failed"""
 
@@ -45,7 +48,7 @@ def figures(here: Desk, found: list[Outcome]) -> list[Figure]:
     made = [
         Figure(
             "Best so far",
-            f"The best validation {unit} found, against the rounds that the trials have used.",
+            f"The best validation {unit} found, against what the trials have used.",
             [partial(drawer.best_so_far, found=found)],
             wide=6.2,
         ),
@@ -146,7 +149,7 @@ class Drawer:
         for place, one in enumerate(found):
             spent, top, xs, ys = 0.0, math.nan, list[float](), list[float]()
             for record in one.records:
-                spent += record.last.cost["rounds"] if record.last else 0.0
+                spent += record.last.cost[self.here.study.limit[0]] if record.last else 0.0
                 value = self.value(record)
                 if value is not None:
                     better = min if self.here.lower else max
@@ -156,7 +159,8 @@ class Drawer:
             style = ink(place)
             ax.step(xs, ys, where="post", color=style.colour, linestyle=style.line,
                     label=one.arm.label)  # fmt: skip
-        ax.set(xlabel="Rounds of all trials", ylabel=self.unit)
+        what = self.here.study.limit[0]
+        ax.set(xlabel=f"{COSTS[what]} of all trials", ylabel=self.unit)
         _legend(ax)
 
     def clients(self, ax: Any, found: list[Outcome]) -> None:
@@ -302,6 +306,8 @@ def _axis(ax: Any, which: str, knob: Knob) -> None:
     getattr(ax, f"set_{which}label")(knob.name)
     if knob.space.kind == "log":
         log_scale(ax, which)
+    if knob.space.kind == "int":
+        getattr(ax, f"{which}axis").get_major_locator().set_params(integer=True)
     if knob.space.kind != "values":
         edges = [knob.space.at(share) for share in (0, ALMOST)]
         getattr(ax, f"set_{which}lim")(*edges)

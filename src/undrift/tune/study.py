@@ -28,6 +28,7 @@ from undrift.config import (
 )
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import labels
+from undrift.measure.stopping import size_of
 from undrift.report import require_extras
 from undrift.runs.layout import StudyFile
 from undrift.runs.own_code import remember, vetted
@@ -151,7 +152,7 @@ class Study(Config):
         try:
             number = float(most)
         except ValueError:
-            number = 0.0
+            number = size_of(most) if what == "bytes" else 0.0
         if what not in BUDGETS or not number > 0:
             such = ", ".join(BUDGETS)
             self.refuse(f"write rounds=5000; one of {such}, in all trials", budget=self.budget)

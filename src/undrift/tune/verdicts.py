@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def said(here: Desk, found: list[Outcome]) -> list[str]:
     """What the table means, in sentences."""
+    if all(one.winner is None for one in found):
+        return ["All trials failed; the ledger says why. Try smaller step sizes."]
     notes = [_how(here), *_validation(here, found)]
     if not here.study.final_seeds:
         return notes
@@ -60,10 +62,10 @@ def _validation(here: Desk, found: list[Outcome]) -> list[str]:
     shown = dict.fromkeys(f"± {score.number(half)}" for half in (halves[0], halves[-1]))
     notes = [
         f"Brackets behind validation results are 95 % intervals over the {clients} validation "
-        f"clients of all seeds: {' to '.join(shown)} {score.gap}, with {4 * clients} clients half "
-        "of that. They tell nothing about other seeds, and the best of many trials is flattered by "
-        "the clients that chose it. A trial is tied with the best if the interval of their "
-        "difference, client by client, covers zero."
+        f"clients of all seeds: {' '.join(filter(None, [' to '.join(shown), score.gap]))}, with "
+        f"{4 * clients} clients half of that. They tell nothing about other seeds, and the best of "
+        "many trials is flattered by the clients that chose it. A trial is tied with the best if "
+        "the interval of their difference, client by client, covers zero."
     ]
     for one in found:
         if one.lead is None or one.lead.interval is None:
