@@ -3,13 +3,14 @@
 import os
 import re
 import ssl
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from undrift.cli.app import main
 from undrift.config import UndriftError
-from undrift.deploy import keys
+from undrift.deploy import keys, serving
 from undrift.deploy.folder import LOOPBACK, DeploymentFolder
 from undrift.deploy.processes import (
     Link,
@@ -20,6 +21,7 @@ from undrift.deploy.processes import (
     supernode_command,
 )
 from undrift.deploy.serving import join, serve
+from undrift.system.lock import Lock
 
 SAFE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -83,6 +85,21 @@ def test_a_deployment_without_keys_is_not_served(tmp_path: Path) -> None:
     folder = DeploymentFolder.make(tmp_path / "ward")
     with pytest.raises(UndriftError, match="has no keys; make them with `undrift deploy keys"):
         next(serve(folder, LOOPBACK, 1))
+
+
+def test_a_deployment_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography", reason="cryptography is not installed (undrift[flower])")
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    keys.make_node(folder.keys, "node-1")
+    monkeypatch.setattr(serving, "GOODBYE", 0.0)
+    for place in (folder.flower, folder.run):  # of another `serve`, and of a server that it left
+        with (
+            closing(Lock(place)),
+            pytest.raises(UndriftError, match=f"{place} is in use by process {os.getpid()}"),
+        ):
+            next(serve(folder, LOOPBACK, 1))
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from undrift.deploy.processes import (
 )
 from undrift.system.extras import require
 from undrift.system.files import writing
-from undrift.system.lock import holder
+from undrift.system.lock import Lock, holder
 from undrift.system.signals import terminable
 
 LOOK = 0.5
@@ -45,9 +46,21 @@ def serve(folder: DeploymentFolder, host: str, port: int) -> Iterator[str]:
         raise UndriftError(
             f"{folder.path} has no keys; make them with `undrift deploy keys {folder.path}`"
         )
-    running = holder(folder.run)
-    if running is not None:
-        raise UndriftError(f"{folder.run} is in use by process {running}; stop it first")
+    with closing(Lock(folder.flower)):
+        _await_end(folder)
+        yield from _serve(folder, names, host, port)
+
+
+def _await_end(folder: DeploymentFolder) -> None:
+    """Wait for the server process of a `serve` that was killed; raise if it stays."""
+    end = time.monotonic() + GOODBYE
+    while (running := holder(folder.run)) is not None:
+        if time.monotonic() > end:
+            raise UndriftError(f"{folder.run} is in use by process {running}; stop it first")
+        time.sleep(LOOK)
+
+
+def _serve(folder: DeploymentFolder, names: Sequence[str], host: str, port: int) -> Iterator[str]:
     with Link(folder) as link:
         numbers = link.register(names)
         link.open_gate(host, port)
