@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +278,26 @@ def test_a_node_without_a_key_comes_back_as_another(tmp_path: Path) -> None:
     text = (tmp_path / "run" / RunFile.EXCHANGES).read_text(encoding="utf-8")
     assert re.findall(r'"absent": (\{.*?\})', text) == ["{}"] * 3
     assert list(differences(chosen, tmp_path / "run")) == []
+
+
+def test_no_node_can_guess_the_number_of_a_question_to_another(tmp_path: Path) -> None:
+    """Flower's number of a message is the hash of its content: a reply to it needs that number."""
+    chosen = experiment("FedAvg()", rounds=1)
+
+    class Curious(LocalGrid):
+        asked: list[Any]
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            sent = list(messages)
+            self.asked += [dict(one.content[FACTS]) for one in sent]
+            return super().push_messages(sent)
+
+    grid = local_grid(data_of(chosen), tmp_path, kind=Curious)
+    grid.asked = []  # type: ignore[attr-defined]
+    play(chosen, tmp_path, grid)
+    nonces = [facts["nonce"] for facts in grid.asked]  # type: ignore[attr-defined]
+    assert len(nonces) == len(set(nonces)) == 8
+    assert {len(one) for one in nonces} == {32}
 
 
 def test_a_key_decides_who_a_node_is(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ class Ask:
     algorithm, local, n_mean   the work
     model, loss, predicts, classes, shape, words, parameters   the task
     tests        share of the samples that the client is measured on
+    nonce        random, so that no other node can guess the message's number and answer it: Flower
+                 compares the sender of a reply with the question, but not with the sender's key
     """
 
     run: str = ""
@@ -79,6 +81,7 @@ class Ask:
     words: str = "[]"
     parameters: int = 0
     tests: float = 0.0
+    nonce: str = ""
 
     @classmethod
     def about(cls, blueprint: Blueprint, parameters: int, tests: float) -> Ask:

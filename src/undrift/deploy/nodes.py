@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -176,12 +177,10 @@ class Nodes:
 
     def _greet(self, nodes: Sequence[int], online: Sequence[int]) -> None:
         """Ask nodes which client they are and what they have."""
-        content = pack(asdict(self.task))
         answers: dict[int, dict[str, Any]] = {}
         claims = {self.nodes[node]: [node] for node in online if node in self.nodes}
-        for node, reply in zip(
-            nodes, self._send("query", [(n, content) for n in nodes]), strict=True
-        ):
+        replies = self._send("query", pack({}), [(node, self.task) for node in nodes])
+        for node, reply in zip(nodes, replies, strict=True):
             facts, absent = _read(reply)
             if why := absent or _misfit(facts):
                 self._turn_away(node, why)
@@ -332,7 +331,7 @@ class Nodes:
         scores = []
         for ask, reply in zip(asks, self._send_to_clients("evaluate", shared, asks), strict=True):
             facts, absent = _read(reply, ask)
-            loss, right, answers = (facts.get(key) for key in ("loss", "right", "answers"))
+            loss, right, answers = (facts.get(key, 0) for key in ("loss", "right", "answers"))
             if not absent and not _is_score(loss, right, answers):
                 absent = "refused: " + _line(f"a loss of {loss} and {right} right of {answers}")
             if absent:
@@ -351,19 +350,24 @@ class Nodes:
     ) -> list[Message | None]:
         """Send questions that share their records; answers in the same order."""
         place = {client: node for node, client in self.nodes.items()}
-        messages = [(place.get(ask.client, 0), with_facts(shared, asdict(ask))) for ask in asks]
-        return self._send(kind, messages)
+        return self._send(kind, shared, [(place.get(ask.client, 0), ask) for ask in asks])
 
-    def _send(self, kind: str, messages: Sequence[tuple[int, RecordDict]]) -> list[Message | None]:
-        """Answers in the order of the messages; None where none came in time.
+    def _send(
+        self, kind: str, shared: RecordDict, asks: Sequence[tuple[int, Ask]]
+    ) -> list[Message | None]:
+        """Answers of nodes in the order of the questions; None where none came in time.
 
         Flower's own `send_and_receive` returns them in the order of arrival, which is not
         repeatable, and looks for them every three seconds only.
         """
         from flwr.app import Message
 
-        known = [i for i, (node, _) in enumerate(messages) if node]
-        sent = [Message(messages[i][1], messages[i][0], kind, ttl=self.deadline) for i in known]
+        def message(node: int, ask: Ask) -> Message:
+            facts = asdict(replace(ask, nonce=secrets.token_hex(16)))
+            return Message(with_facts(shared, facts), node, kind, ttl=self.deadline)
+
+        known = [i for i, (node, _) in enumerate(asks) if node]
+        sent = [message(*asks[i]) for i in known]
         ids = dict(zip(known, self.grid.push_messages(sent), strict=True))
         waiting = {one for one in ids.values() if one}
         found: dict[str, Message] = {}
@@ -377,7 +381,7 @@ class Nodes:
                 break
             if waiting:
                 time.sleep(min(self.poll, left))
-        return [found.get(ids.get(i) or "") for i in range(len(messages))]
+        return [found.get(ids.get(i) or "") for i in range(len(asks))]
 
 
 def _surveyed(content: RecordDict, form: Struct) -> ClientResult:
