@@ -4,6 +4,8 @@ import os
 import re
 import ssl
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,43 @@ def test_a_node_needs_its_files(tmp_path: Path) -> None:
     key.chmod(0o644)
     with pytest.raises(UndriftError, match=r"others may read .*n\.key; `chmod 600` it"):
         next(join("a:1", key, ca, tmp_path, {}))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "why"),
+    [
+        (10, r"the clock of this device is (59\d|600) seconds behind the server's; set it$"),
+        (-1, r"the clock of this device is 6\d seconds ahead of the server's; set it$"),
+        (0, "if the server refused it, its key is not registered, or another node has the same"),
+        (None, r"fl:1 does not answer \(it is down\)$"),
+    ],
+)
+def test_a_node_that_ends_says_why(
+    minutes: int | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate tells its time; Flower's node says nothing if its clock is wrong."""
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    import httpx
+
+    def gate(*given: object, **more: object) -> httpx.Response:
+        if minutes is None:
+            raise httpx.ConnectError("it is down")
+        there = datetime.now(UTC) + timedelta(minutes=minutes)
+        return httpx.Response(404, headers={"date": format_datetime(there, usegmt=True)})
+
+    monkeypatch.setattr(httpx, "get", gate)
+    monkeypatch.setattr(serving, "_run", lambda *given: 1)
+    keys.make_authority(tmp_path)
+    keys.make_node(tmp_path, "n")
+    said = next(join("fl:1", tmp_path / "n.key", tmp_path / "ca.crt", tmp_path / "state", {}))
+    assert said.startswith("the node ended with code 1, and starts again in 15 seconds: ")
+    assert re.search(why, said), said
+
+
+def test_a_node_needs_the_servers_port(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    with pytest.raises(UndriftError, match="fl: give the server as HOST:PORT"):
+        next(join("fl", tmp_path, tmp_path, tmp_path, {}))
 
 
 def test_a_deployment_without_keys_is_not_served(tmp_path: Path) -> None:

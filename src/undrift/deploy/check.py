@@ -49,8 +49,7 @@ def check(
         for line in server.stdout:
             yield line.strip(), True
             if ", round 1: " in line and nodes[victim].poll() is None:
-                os.killpg(nodes[victim].pid, signal.SIGKILL)
-                nodes[victim].wait()
+                _kill(nodes[victim])
                 yield f"killed node-{victim + 1}", True
                 time.sleep(AWAY)
                 nodes.append(_join(stack, folder, port, victim))
@@ -128,6 +127,14 @@ def _start(stack: ExitStack, *arguments: str, output: Any = None) -> subprocess.
     )
     stack.callback(end, process)
     return process
+
+
+def _kill(node: subprocess.Popen[str]) -> None:
+    """Kill a node without warning; Flower's processes first, which would notice."""
+    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text(encoding="utf-8")
+    for group in (*map(int, children.split()), node.pid):
+        os.killpg(group, signal.SIGKILL)
+    node.wait()
 
 
 def _last_words(folder: DeploymentFolder) -> str:
