@@ -126,6 +126,18 @@ def test_a_deployment_without_keys_is_not_served(tmp_path: Path) -> None:
         next(serve(folder, LOOPBACK, 1))
 
 
+def test_an_experiment_is_read_before_it_is_served(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography", reason="cryptography is not installed (undrift[flower])")
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    text = folder.experiment.read_text(encoding="utf-8")
+    folder.experiment.write_text(text.replace("AdaBest(mu=0.02, beta=0.9)", "./mine.py:Half"))
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    keys.make_node(folder.keys, "node-1")
+    with pytest.raises(UndriftError, match=r"line \d: \./mine\.py is not in .*ward; put it there"):
+        next(serve(folder, LOOPBACK, 1))
+
+
 def test_a_deployment_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cryptography", reason="cryptography is not installed (undrift[flower])")
     folder = DeploymentFolder.make(tmp_path / "ward")

@@ -214,6 +214,8 @@ def status(folder: Path, /, *, json_: Json = False) -> None:
         return
     console = Console()
     console.print(Text(found["state"]), soft_wrap=True)
+    if not found["clients"]:
+        return
     table = Table(
         "client",
         "node",

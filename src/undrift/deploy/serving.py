@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, own
 from undrift.deploy import keys
-from undrift.deploy.folder import DeploymentFolder
+from undrift.deploy.folder import DeploymentFolder, beside
 from undrift.deploy.processes import (
     GOODBYE,
     Link,
@@ -27,6 +28,7 @@ from undrift.deploy.processes import (
     supernode_command,
     tied,
 )
+from undrift.experiment.experiment import Experiment
 from undrift.system.extras import require
 from undrift.system.files import writing
 from undrift.system.lock import Lock, holder
@@ -55,6 +57,8 @@ def serve(folder: DeploymentFolder, host: str, port: int) -> Iterator[str]:
         raise UndriftError(
             f"{folder.path} has no keys; make them with `undrift deploy keys {folder.path}`"
         )
+    with own.finding(partial(beside, folder.path)):
+        Experiment.from_toml(folder.experiment)  # tells what is wrong with it
     with closing(Lock(folder.flower)):
         _await_end(folder)
         yield from _serve(folder, names, host, port)
