@@ -153,7 +153,6 @@ def test_a_deployment_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
             next(serve(folder, LOOPBACK, 1))
 
 
-@pytest.mark.slow
 def test_what_is_open_on_the_machine(tmp_path: Path) -> None:
     """Of a real SuperLink and gate: their environment, their sockets, and what passes."""
     pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")

@@ -65,6 +65,10 @@ def _verdict(folder: DeploymentFolder, experiment: Experiment) -> Iterator[Verdi
     exchanges = [json.loads(line) for line in lines]
     asked, absent = (sum(len(one[key]) for one in exchanges) for key in ("asked", "absent"))
     yield f"{asked - absent} of {asked} questions to nodes were answered", absent < asked
+    victim = NODES - 1
+    heard = [victim in one["asked"] and str(victim) not in one["absent"] for one in exchanges]
+    missed = heard.count(False)
+    yield f"the killed node missed {missed} of {len(heard)} exchanges", 0 < missed < len(heard)
     found = list(differences(experiment, folder.run))
     yield from ((text, False) for text in found)
     if not found:
