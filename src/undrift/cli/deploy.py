@@ -287,7 +287,7 @@ def check(
         say(text)
         differing += not right
     if differing:
-        raise UndriftError("the deployment does not agree with the simulation")
+        raise UndriftError("the deployment is not what it should be; the lines above say where")
 
 
 def say(text: str) -> None:
