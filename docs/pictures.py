@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/howto/drift.md from the runs that the page shows.
+"""Draws the pictures of docs/howto/drift.md from the runs that it shows, and that of README.
 
 python docs/pictures.py
 """
@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 
 import undrift
 from undrift.cli.app import main
+from undrift.papers.figures import draw_outcome
+from undrift.papers.judging import Book
 from undrift.report.drawing import styled
 
 DOCS = Path(__file__).parent
@@ -69,7 +71,16 @@ def together(folder: Path, signs: dict[str, str]) -> undrift.History:
     return undrift.History(rows)
 
 
+def letters() -> None:
+    """AdaBest's Table 2 on letters, from the results that are kept."""
+    (table,) = Book.read("adabest/table2").outcomes
+    figure = draw_outcome(table, "emnist-l,cp=1%")
+    with styled():
+        figure.savefig(DOCS / "images" / "letters.svg", metadata={"Date": None})
+
+
 if __name__ == "__main__":
+    letters()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for run, words in shown().items():

@@ -45,6 +45,14 @@ def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown[1].strip() == made
 
 
+def test_verdicts(tmp_path: Path) -> None:
+    main(["paper", "report", "--out", str(tmp_path)])
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- verdicts.*?-->\n(.*?)<!-- end", readme, flags=re.DOTALL)
+    assert shown is not None
+    assert shown[1] == (tmp_path / "verdicts.md").read_text(encoding="utf-8")
+
+
 def test_the_example_file_is_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Experiment] = []
     monkeypatch.setattr(compare, "run", lambda experiment, *_, **__: made.append(experiment))

@@ -14,7 +14,6 @@ from undrift.cli.app import main
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr("undrift.report.figures.write_figures", lambda *_: [])  # takes seconds
     yield tmp_path
     for name in ("half", "test_half", "server_noise", "test_server_noise"):

@@ -13,6 +13,7 @@ import pytest
 from undrift.cli.app import main
 from undrift.papers import SMOKE, judging
 from undrift.papers.catalogue import read_item
+from undrift.papers.figures import draw_outcome
 from undrift.papers.item import Item
 from undrift.papers.judging import Book, outcome
 from undrift.papers.measures import measure
@@ -196,9 +197,20 @@ def test_the_page_shows_everything_escaped(table: Item, out: Path, tmp_path: Pat
     assert "&lt;script&gt;" in text
     assert "90.00 ± 1.00" in text
     assert "undrift paper run adabest/table1" in text
+    assert text.count("<svg") == 1
     markdown = (tmp_path / "page" / "adabest.md").read_text(encoding="utf-8")
     assert "| setting | A | B | C | D | left to run |" in markdown
     assert r"\begin{tabular}" in (tmp_path / "page" / "adabest.tex").read_text(encoding="utf-8")
+
+
+def test_a_figure_has_a_panel_for_each_setting(table: Item, out: Path, tmp_path: Path) -> None:
+    kept(table, out, tmp_path)
+    judged = outcome(table, read_results(table, tmp_path))
+    run = [id for id, cell in judged.cells.items() if cell.run]
+    assert [one.get_title(loc="left") for one in draw_outcome(judged).axes] == run
+    assert len(draw_outcome(judged, run[0]).axes) == 1
+    assert draw_outcome(judged, "nothing") is None
+    assert draw_outcome(outcome(table, [])) is None
 
 
 def test_results_can_be_verified(table: Item, out: Path, tmp_path: Path) -> None:

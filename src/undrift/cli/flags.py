@@ -7,6 +7,8 @@ from dataclasses import fields
 
 from cyclopts import UnknownOptionError
 
+from undrift.runs.layout import RunFile
+
 
 def told(error: UnknownOptionError, given: Sequence[str]) -> str:
     """The message for an unknown option, where `given` was typed."""
@@ -29,7 +31,7 @@ def told(error: UnknownOptionError, given: Sequence[str]) -> str:
         hint = instead(name, value, _change) or _setting(name, value)
         if hint and hint.startswith("write ") and command != "run":
             change = hint.removeprefix("write ")
-            hint = f"`undrift run RUN/experiment.toml {change}` begins another run"
+            hint = f"`undrift run RUN/{RunFile.SETTINGS} {change}` begins another run"
     else:
         hint = instead(name, value, _flag)
     return f"{flag} is not an option of undrift {command}; {hint}" if hint else str(error)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from undrift.cli.running import Options, OwnFiles
 from undrift.cli.running import run as go
-from undrift.runs.layout import RunFile, is_study
+from undrift.runs.layout import is_deployment, is_study
 
 
 def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -> None:
@@ -34,7 +34,7 @@ def resume(run: Path, /, *, code: OwnFiles = (), options: Options = Options()) -
 
         go_on(run, code, options)
         return
-    if (run / RunFile.DEPLOYMENT).is_file():
+    if is_deployment(run):
         from undrift.cli.deploy import go_on as serve
 
         serve(run)

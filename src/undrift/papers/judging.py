@@ -303,6 +303,12 @@ def summary(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     """The verdicts in a line for each kind: "9 claims: 4 agree, 1 disagrees, 4 not run"."""
     lines = []
     for kind, count in counts.items():
-        words = ", ".join(f"{count[word]} {word}" for word in VERDICTS if count.get(word))
-        lines.append(f"{sum(count.values())} {kind}: {words}")
+        words = [_counted(count[word], word) for word in VERDICTS if count.get(word)]
+        all = sum(count.values())
+        lines.append(f"{all} {kind if all > 1 else kind.removesuffix('s')}: {', '.join(words)}")
     return lines
+
+
+def _counted(number: int, verdict: str) -> str:
+    """1 agrees, 2 agree."""
+    return f"{number} {verdict if number == 1 else verdict.removesuffix('s')}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from undrift._version import __version__
 from undrift.papers.catalogue import PAPERS
+from undrift.papers.figures import draw_outcome, svg
 from undrift.papers.judging import Book, Outcome, summary
 from undrift.papers.tables import (
     LEGEND,
@@ -87,12 +88,18 @@ def _item(book: Book, outcome: Outcome) -> str:
         f"<h3>{escape(item.name)} · {escape(item.source)}</h3>",
         f"<p>{escape(item.claim)}</p>",
         f'<ul class="note">{said}</ul>' if said else "",
+        _figure(outcome),
         *(_table(grid) for grid in grids(outcome, book.rates)),
         f'<p class="note">Left to run: {escape(left)}.</p>' if left else "",
     ]
     if item.kind == "experiment":
         parts.append(f'<div class="command"><pre>{escape(rerun(item))}</pre></div>')
     return "\n".join([*filter(None, parts), "</section>"])
+
+
+def _figure(outcome: Outcome) -> str:
+    figure = draw_outcome(outcome)
+    return f'<div class="figure">{svg(figure)}</div>' if figure else ""
 
 
 def _table(grid: Grid, linked: set[str] = frozenset(), paper: str = "") -> str:  # type: ignore[assignment]

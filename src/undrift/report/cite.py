@@ -47,6 +47,7 @@ WORKS: dict[str, tuple[str, ...]] = {
     # samplers and partitions
     "MD": ("fraboni2021",),
     "AdaFL": ("chen2021",),
+    "OneClass": ("yang2023",),
     "Shards": ("mcmahan2017",),
     "Dirichlet": ("acar2021",),
     "DirichletTotal": ("lin2022",),

@@ -17,7 +17,7 @@ from undrift.experiment.experiment import REPORT_ONLY, Experiment, settings_hash
 from undrift.experiment.registry import labels
 from undrift.runs.checksums import Checksums
 from undrift.runs.entries import is_session
-from undrift.runs.layout import RunFile, origin_file
+from undrift.runs.layout import RunFile, is_deployment, origin_file
 from undrift.runs.own_code import edited, vetted
 from undrift.runs.reading import FORMAT, is_whole, read_experiment, read_names
 from undrift.system.files import writing
@@ -121,7 +121,7 @@ def _refuse_without_origin(folder: Path, seeds: set[int]) -> None:
 
 def refuse_deployment(folder: Path) -> None:
     """Raise if a run's clients are nodes of a deployment, which hold its data and memories."""
-    if (folder / RunFile.DEPLOYMENT).exists():
+    if is_deployment(folder):
         raise UndriftError(
             f"{folder} is the run of a deployment, whose data and memories are on its nodes; "
             "`undrift deploy serve` goes on with it"

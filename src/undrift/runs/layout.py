@@ -80,7 +80,20 @@ STUDY_HOLDS: dict[str, str] = {
 
 def is_study(folder: Path) -> bool:
     """Whether a folder is that of a study or sweep."""
-    return (folder / StudyFile.STUDY).is_file()
+    return _has(folder, StudyFile.STUDY)
+
+
+def is_deployment(folder: Path) -> bool:
+    """Whether a folder is the run of a deployment."""
+    return _has(folder, RunFile.DEPLOYMENT)
+
+
+def _has(folder: Path, file: _Named) -> bool:
+    """Whether a folder has a file; False for paths that the system refuses."""
+    try:
+        return (folder / file).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def study_runs(folder: Path) -> list[Path]:
