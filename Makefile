@@ -75,7 +75,7 @@ conform: $(READY) ## compare other libraries, which it installs first, with the 
 bench-ray: $(READY) ## measure the Ray engine beside the local one; needs the extra ray
 	@$(BIN)/python -m benchmarks.machines
 
-bench-draw: $(READY) ## draw the figures and tables of docs/speed.md from the results
+bench-draw: $(READY) ## draw the figures and tables of the documentation from the results
 	@$(BIN)/python -m benchmarks.draw
 
 clean: ## remove caches, builds and the demo's report; .venv and runs stay

@@ -1,4 +1,7 @@
-"""Figures and tables of docs/speed.md from the committed results: `python -m benchmarks.draw`."""
+"""Figures and tables of the documentation from the committed results: `python -m benchmarks.draw`.
+
+They are in docs/speed.md and docs/howto/machines.md.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from matplotlib.lines import Line2D
 from benchmarks.measure import load_results
 from benchmarks.peers.__main__ import table
 from benchmarks.peers.work import WORKS
-from benchmarks.tables import engine_tables, ratios, scale_tables, workload_results
+from benchmarks.scaling import write_page
+from benchmarks.tables import between, engine_tables, ratios, scale_tables, workload_results
 from undrift.report.figures import PAGE, _save
 from undrift.report.palette import ink
 
@@ -117,15 +121,6 @@ def _draw_lines(axes: Any, counts: Sequence[int], lines: Mapping[str, Sequence[f
         axes.legend(loc="upper left")
 
 
-def between(page: str, mark: str, content: str) -> str:
-    """The page with new content between `<!-- mark -->` and `<!-- /mark -->`."""
-    before, opened, rest = page.partition(f"<!-- {mark} -->")
-    _, closed, after = rest.partition(f"<!-- /{mark} -->")
-    if not (opened and closed):
-        raise SystemExit(f"docs/speed.md lacks the lines <!-- {mark} --> and <!-- /{mark} -->")
-    return f"{before}{opened}\n\n{content}\n\n{closed}{after}"
-
-
 def main() -> None:
     page = DOCS / "speed.md"
     if not page.exists():
@@ -147,6 +142,7 @@ def main() -> None:
         paths = [DOCS / "images" / f"{name}.{kind}" for kind in ("svg", "png")]
         _save(size, lambda figure, draw=draw, results=results: draw(figure, results), paths)
     page.write_text(text)
+    write_page()
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ import cyclopts
 import torch
 
 from benchmarks.contestants import RULES
-from benchmarks.draw import between
-from benchmarks.measure import ROOT, circumstances, load_results, store_results
-from benchmarks.scaling import overhead_table, scaling_table
+from benchmarks.measure import ROOT, circumstances, store_results
+from benchmarks.scaling import write_page
 from benchmarks.workloads import WORKLOADS, Workload
 from undrift.engines import Compiled, Engine, Ray
 from undrift.federation.rounds import rounds
@@ -33,7 +32,6 @@ from undrift.federation.sampling import Explicit
 from undrift.training.task import Task
 from undrift.training.trainer import Trainer
 
-PAGE = ROOT / "docs" / "howto" / "machines.md"
 MEASURED = ("W1", "W2", "W3")
 VECTOR = 4 * 2**20
 """Floats in the vector that is shipped: 16 MiB."""
@@ -167,10 +165,7 @@ def main(*names: str, repetitions: int = 5) -> None:
             for rule in ("FedAvg", "AdaBest"):
                 result = measure(WORKLOADS[name], rule, repetitions)
                 store_results("machines", {f"{name} {rule}": result})
-    results = load_results("machines")
-    text = PAGE.read_text(encoding="utf-8")
-    text = between(text, "overhead", overhead_table(results))
-    PAGE.write_text(between(text, "scaling", scaling_table(results)), encoding="utf-8")
+    write_page()
 
 
 if __name__ == "__main__":

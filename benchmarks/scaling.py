@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.tables import circumstances, markdown
+from benchmarks.measure import ROOT, load_results
+from benchmarks.tables import between, circumstances, markdown
 from undrift.engines.ray.engine import block_size
+
+PAGE = ROOT / "docs" / "howto" / "machines.md"
 
 CORES = 8
 """Of each machine in the model."""
@@ -132,3 +135,10 @@ def scaling_table(results: dict[str, Any]) -> str:
     heads = ("round", "cohort", "one machine, s", *(f"{m} machines, ×" for m in MACHINES))
     ends = (f"pays up to, at {name}" for name in NETWORKS)
     return markdown((*heads, *ends), rows)
+
+
+def write_page() -> None:
+    """Write both tables, from the committed results."""
+    results = load_results("machines")
+    text = between(PAGE.read_text(encoding="utf-8"), "overhead", overhead_table(results))
+    PAGE.write_text(between(text, "scaling", scaling_table(results)), encoding="utf-8")

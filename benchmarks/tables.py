@@ -1,4 +1,4 @@
-"""The results as tables in Markdown, for the terminal and for docs/speed.md alike."""
+"""The results as tables in Markdown, for the terminal and for the documentation alike."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines.insert(1, ["-" * width for width in widths])
     padded = ([cell.ljust(w) for cell, w in zip(line, widths, strict=True)] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+def between(page: str, mark: str, content: str) -> str:
+    """The page with new content between `<!-- mark -->` and `<!-- /mark -->`."""
+    before, opened, rest = page.partition(f"<!-- {mark} -->")
+    _, closed, after = rest.partition(f"<!-- /{mark} -->")
+    if not (opened and closed):
+        raise SystemExit(f"the page lacks the lines <!-- {mark} --> and <!-- /{mark} -->")
+    return f"{before}{opened}\n\n{content}\n\n{closed}{after}"
 
 
 def circumstances(*results: dict[str, Any]) -> str:

@@ -102,6 +102,14 @@ def test_large_requests_are_refused_even_if_they_hide_their_length(
     assert ask("POST", "/v1/fleet/push-object", content=hidden()).status_code == 413
 
 
+def test_a_refused_node_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    def refusing(request: Any) -> Any:
+        return httpx.Response(401)
+
+    assert ask("POST", "/v1/fleet/activate-node", refusing, content=b"x").status_code == 401
+    assert "a node at 127.0.0.1 is refused: its key is not registered" in caplog.text
+
+
 def test_a_superlink_that_is_down_is_tried_again_later() -> None:
     def down(request: Any) -> Any:
         raise httpx.ConnectError("refused")

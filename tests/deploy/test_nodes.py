@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,66 @@ def test_a_bad_upload_is_refused_and_named(tamper: Tamper, why: str, tmp_path: P
     assert list(differences(chosen, tmp_path / "run")) == []
 
 
+@pytest.mark.parametrize(
+    ("tamper", "why"),
+    [
+        (stamp(client="two"), "refused: client is two, not a number from -1 on"),
+        (stamp(samples=-1), "refused: samples is -1, not a number from 0 on"),
+        (stamp(tests=2**62), f"refused: tests is {2**62}, not a number from 0 on"),
+        (forget(FACTS), "refused: the message is not one of undrift"),
+    ],
+)
+def test_a_bad_greeting_is_refused_and_named(tamper: Tamper, why: str, tmp_path: Path) -> None:
+    chosen = experiment("FedAvg()", rounds=1)
+
+    class Tampered(LocalGrid):
+        def tampered(self, node: int, reply: Message) -> Message:
+            if node == FIRST + 2:
+                tamper(reply)
+            return reply
+
+    notes: list[str] = []
+    grid = local_grid(data_of(chosen), tmp_path, kind=Tampered)
+    with pytest.raises(TimeoutError):
+        list(deploy(grid, chosen, tmp_path / "run", NAMES, nodes=FAR, note=impatient(notes)))
+    assert f"client 2 (node-3): {why}" in notes
+
+
+def test_a_nodes_own_words_are_one_short_line(tmp_path: Path) -> None:
+    """The server's log is read line by line, also by `undrift deploy serve`."""
+    chosen = experiment("FedAvg()", rounds=1)
+
+    class Talkative(LocalGrid):
+        def tampered(self, node: int, reply: Message) -> Message:
+            if node == FIRST + 2 and "up.vectors" in reply.content:
+                stamp(absent="no\ndone\n\x1b[2Jstopped: " + "x" * 10**4)(reply)
+            return reply
+
+    notes: list[str] = []
+    play(chosen, tmp_path, local_grid(data_of(chosen), tmp_path, kind=Talkative), notes)
+    (note,) = [text for text in notes if text.startswith("round 1")]
+    assert note.startswith("round 1: client 2 (node-3): no done [2Jstopped: xxx")
+    assert len(note) < 400
+    assert note.isprintable()
+
+
+@pytest.mark.parametrize("facts", [{"right": 99}, {"answers": "all"}, {"loss": float("nan")}])
+def test_an_impossible_score_is_refused_and_named(facts: dict[str, Any], tmp_path: Path) -> None:
+    chosen = experiment("FedAvg()", rounds=1, client_test=0.4)
+
+    class Boastful(LocalGrid):
+        def tampered(self, node: int, reply: Message) -> Message:
+            if node == FIRST + 2 and "right" in reply.content[FACTS]:
+                stamp(**facts)(reply)
+            return reply
+
+    notes: list[str] = []
+    grid = local_grid(data_of(chosen), tmp_path, kind=Boastful)
+    (row,) = play(chosen, tmp_path, grid, notes)
+    assert any("no score of client 2 (node-3): refused: a loss of " in text for text in notes)
+    assert 0 < row["client_accuracy_worst"] <= 1
+
+
 def test_a_node_that_fails_says_why(tmp_path: Path) -> None:
     chosen = experiment("FedAvg()", rounds=2)
     grid = local_grid(data_of(chosen), tmp_path)
@@ -176,11 +236,13 @@ def test_a_lost_disk_is_named_and_forgiven(tmp_path: Path) -> None:
 
 def test_nodes_score_the_model_on_their_own_samples(tmp_path: Path) -> None:
     chosen = experiment("FedAvg()", rounds=1, client_test=0.4, personal_steps=2)
-    plain = experiment("FedAvg()", rounds=1, fairness=True)
+    plain = experiment("FedAvg()", rounds=1, fairness=True, personal_steps=2)
     for one, name in (chosen, "tests"), (plain, "all"):
-        folder = tmp_path / name
-        (row,) = play(one, folder, local_grid(data_of(plain), folder))
+        folder, notes = tmp_path / name, list[str]()
+        (row,) = play(one, folder, local_grid(data_of(plain), folder), notes)
         assert 0 < row["client_accuracy_worst"] <= row["client_accuracy_mean"] <= 1
+        assert 0 < row["personal_accuracy_worst"] <= row["personal_accuracy_mean"] <= 1
+        assert not [text for text in notes if "no score" in text]
     assert list(differences(plain, folder / "run")) == []
     table = (tmp_path / "tests" / "run" / RunFile.CLIENTS).read_text(encoding="utf-8")
     assert re.search(r"node-1,14,10,", table), table
@@ -203,6 +265,39 @@ def test_a_second_node_for_one_client_is_refused_and_both_are_named(tmp_path: Pa
     assert "node 999: it says it is client 2, and so does node 102" in notes
     assert "node 998: it says it is client 7, and there are 4: 0..3" in notes
     assert list(differences(chosen, tmp_path / "run")) == []
+
+
+def test_a_node_without_a_key_comes_back_as_another(tmp_path: Path) -> None:
+    chosen = experiment("SCAFFOLD()", rounds=3)
+    grid = local_grid(data_of(chosen), tmp_path)
+    settings = {"deployment": Deployment(0.001), "poll": 0.0}
+    for event in deploy(grid, chosen, tmp_path / "run", NAMES, **settings):  # type: ignore[arg-type]
+        if event.kind == "round" and event.round == 1:
+            config = grid.contexts.pop(FIRST + 2).node_config
+            grid.contexts[777] = Context(1, 777, config, RecordDict(), {})
+    text = (tmp_path / "run" / RunFile.EXCHANGES).read_text(encoding="utf-8")
+    assert re.findall(r'"absent": (\{.*?\})', text) == ["{}"] * 3
+    assert list(differences(chosen, tmp_path / "run")) == []
+
+
+def test_no_node_can_guess_the_number_of_a_question_to_another(tmp_path: Path) -> None:
+    """Flower's number of a message is the hash of its content: a reply to it needs that number."""
+    chosen = experiment("FedAvg()", rounds=1)
+
+    class Curious(LocalGrid):
+        asked: list[Any]
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            sent = list(messages)
+            self.asked += [dict(one.content[FACTS]) for one in sent]
+            return super().push_messages(sent)
+
+    grid = local_grid(data_of(chosen), tmp_path, kind=Curious)
+    grid.asked = []  # type: ignore[attr-defined]
+    play(chosen, tmp_path, grid)
+    nonces = [facts["nonce"] for facts in grid.asked]  # type: ignore[attr-defined]
+    assert len(nonces) == len(set(nonces)) == 8
+    assert {len(one) for one in nonces} == {32}
 
 
 def test_a_key_decides_who_a_node_is(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 import os
 import re
 import ssl
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 
 from undrift.cli.app import main
 from undrift.config import UndriftError
-from undrift.deploy import keys
+from undrift.deploy import keys, serving
 from undrift.deploy.folder import LOOPBACK, DeploymentFolder
 from undrift.deploy.processes import (
     Link,
@@ -20,6 +23,7 @@ from undrift.deploy.processes import (
     supernode_command,
 )
 from undrift.deploy.serving import join, serve
+from undrift.system.lock import Lock
 
 SAFE = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -79,13 +83,76 @@ def test_a_node_needs_its_files(tmp_path: Path) -> None:
         next(join("a:1", key, ca, tmp_path, {}))
 
 
+@pytest.mark.parametrize(
+    ("minutes", "why"),
+    [
+        (10, r"the clock of this device is (59\d|600) seconds behind the server's; set it$"),
+        (-1, r"the clock of this device is 6\d seconds ahead of the server's; set it$"),
+        (0, "if the server refused it, its key is not registered, or another node has the same"),
+        (None, r"fl:1 does not answer \(it is down\)$"),
+    ],
+)
+def test_a_node_that_ends_says_why(
+    minutes: int | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate tells its time; Flower's node says nothing if its clock is wrong."""
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    import httpx
+
+    def gate(*given: object, **more: object) -> httpx.Response:
+        if minutes is None:
+            raise httpx.ConnectError("it is down")
+        there = datetime.now(UTC) + timedelta(minutes=minutes)
+        return httpx.Response(404, headers={"date": format_datetime(there, usegmt=True)})
+
+    monkeypatch.setattr(httpx, "get", gate)
+    monkeypatch.setattr(serving, "_run", lambda *given: 1)
+    keys.make_authority(tmp_path)
+    keys.make_node(tmp_path, "n")
+    said = next(join("fl:1", tmp_path / "n.key", tmp_path / "ca.crt", tmp_path / "state", {}))
+    assert said.startswith("the node ended with code 1, and starts again in 15 seconds: ")
+    assert re.search(why, said), said
+
+
+def test_a_node_needs_the_servers_port(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    with pytest.raises(UndriftError, match="fl: give the server as HOST:PORT"):
+        next(join("fl", tmp_path, tmp_path, tmp_path, {}))
+
+
 def test_a_deployment_without_keys_is_not_served(tmp_path: Path) -> None:
     folder = DeploymentFolder.make(tmp_path / "ward")
     with pytest.raises(UndriftError, match="has no keys; make them with `undrift deploy keys"):
         next(serve(folder, LOOPBACK, 1))
 
 
-@pytest.mark.slow
+def test_an_experiment_is_read_before_it_is_served(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography", reason="cryptography is not installed (undrift[flower])")
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    text = folder.experiment.read_text(encoding="utf-8")
+    folder.experiment.write_text(text.replace("AdaBest(mu=0.02, beta=0.9)", "./mine.py:Half"))
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    keys.make_node(folder.keys, "node-1")
+    with pytest.raises(UndriftError, match=r"line \d: \./mine\.py is not in .*ward; put it there"):
+        next(serve(folder, LOOPBACK, 1))
+
+
+def test_a_deployment_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography", reason="cryptography is not installed (undrift[flower])")
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    keys.make_node(folder.keys, "node-1")
+    monkeypatch.setattr(serving, "GOODBYE", 0.0)
+    for place in (folder.flower, folder.run):  # of another `serve`, and of a server that it left
+        with (
+            closing(Lock(place)),
+            pytest.raises(UndriftError, match=f"{place} is in use by process {os.getpid()}"),
+        ):
+            next(serve(folder, LOOPBACK, 1))
+
+
 def test_what_is_open_on_the_machine(tmp_path: Path) -> None:
     """Of a real SuperLink and gate: their environment, their sockets, and what passes."""
     pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")

@@ -214,6 +214,8 @@ def status(folder: Path, /, *, json_: Json = False) -> None:
         return
     console = Console()
     console.print(Text(found["state"]), soft_wrap=True)
+    if not found["clients"]:
+        return
     table = Table(
         "client",
         "node",
@@ -285,7 +287,7 @@ def check(
         say(text)
         differing += not right
     if differing:
-        raise UndriftError("the deployment does not agree with the simulation")
+        raise UndriftError("the deployment is not what it should be; the lines above say where")
 
 
 def say(text: str) -> None:

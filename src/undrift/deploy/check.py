@@ -25,7 +25,7 @@ from undrift.deploy.reference import differences
 from undrift.experiment.experiment import Experiment
 from undrift.runs.layout import RunFile
 
-NODES = 3
+NODES, VICTIM = 3, 2
 USUAL = ("AdaBest(mu=0.02, beta=0.9)", "SCAFFOLD()", "Mime(SGDm())")
 AWAY = 15.0
 """seconds that the killed node stays away"""
@@ -42,20 +42,19 @@ def check(
     with ExitStack() as stack:
         home = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="undrift-")))
         folder, experiment = _prepare(home / "check", algorithms or USUAL, rounds, deadline)
-        port, victim = str(free_port()), NODES - 1
+        port, killed = str(free_port()), False
         server = _start(stack, "serve", str(folder.path), "--port", port)
         nodes = [_join(stack, folder, port, i) for i in range(NODES)]
         assert server.stdout is not None
         for line in server.stdout:
             yield line.strip(), True
-            if ", round 1: " in line and nodes[victim].poll() is None:
-                os.killpg(nodes[victim].pid, signal.SIGKILL)
-                nodes[victim].wait()
-                yield f"killed node-{victim + 1}", True
+            if ", round 1: " in line and not killed:
+                killed = True
+                _kill(nodes[VICTIM])
+                yield f"killed node-{VICTIM + 1}", True
                 time.sleep(AWAY)
-                nodes.append(_join(stack, folder, port, victim))
-                yield f"node-{victim + 1} joins again", True
-                victim = -1 if len(nodes) > NODES else victim
+                _join(stack, folder, port, VICTIM)
+                yield f"node-{VICTIM + 1} joins again", True
         if server.wait():
             raise UndriftError(f"the server failed: {_last_words(folder)}")
         yield from _verdict(folder, experiment)
@@ -66,6 +65,13 @@ def _verdict(folder: DeploymentFolder, experiment: Experiment) -> Iterator[Verdi
     exchanges = [json.loads(line) for line in lines]
     asked, absent = (sum(len(one[key]) for one in exchanges) for key in ("asked", "absent"))
     yield f"{asked - absent} of {asked} questions to nodes were answered", absent < asked
+    heard = [VICTIM in one["asked"] and str(VICTIM) not in one["absent"] for one in exchanges]
+    rounds = {(one["algorithm"], one["round"]) for one in exchanges}
+    missed = heard.count(False)
+    yield (
+        f"the killed node missed {missed} of {len(heard)} exchanges",
+        missed > 0 or len(rounds) == 1,
+    )
     found = list(differences(experiment, folder.run))
     yield from ((text, False) for text in found)
     if not found:
@@ -128,6 +134,14 @@ def _start(stack: ExitStack, *arguments: str, output: Any = None) -> subprocess.
     )
     stack.callback(end, process)
     return process
+
+
+def _kill(node: subprocess.Popen[str]) -> None:
+    """Kill a node without warning; Flower's processes first, which would notice."""
+    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text(encoding="utf-8")
+    for group in (*map(int, children.split()), node.pid):
+        os.killpg(group, signal.SIGKILL)
+    node.wait()
 
 
 def _last_words(folder: DeploymentFolder) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, own
 from undrift.runs.layout import RunFile
 from undrift.system.files import replace_file, writing
 
@@ -106,6 +106,14 @@ class DeploymentFolder:
                 with one.open("x", encoding="utf-8") as file:
                     file.write(text)
         return made
+
+
+def beside(folder: Path, place: str) -> Path:
+    """The file of a user's own code that a deployment's experiment names."""
+    found = own.find(str(folder / place) if place.endswith(".py") else place)
+    if not found.is_file():
+        raise UndriftError(f"{place} is not in {folder}; put it there: what is there goes to nodes")
+    return found
 
 
 def messages(run: Path) -> Path:

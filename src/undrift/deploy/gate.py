@@ -8,6 +8,7 @@ to devices, lets the Fleet API through and nothing else.
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+
+log = logging.getLogger("undrift")
 
 FLEET = "/v1/fleet/"
 CALL = re.compile("[a-z]+(-[a-z]+)*")
@@ -58,6 +61,13 @@ def gate(superlink: str, trusted: Path | None = None, transport: Any = None) -> 
             )
         except httpx.TransportError:
             return Response("the SuperLink does not answer", 503)  # SuperNodes try again
+        if call == "activate-node" and not got.is_success:
+            host = request.client.host if request.client else "somewhere"
+            log.warning(
+                "a node at %s is refused: its key is not registered, or in use, or its clock is "
+                "wrong",
+                host,
+            )
         return Response(got.content, got.status_code, _passing(got.headers))
 
     return Starlette(routes=[Route(FLEET + "{call}", forward, methods=["POST"])])
@@ -84,6 +94,8 @@ def serve(host: str, port: int, superlink: str, trusted: Path, certfile: Path, k
 
 if __name__ == "__main__":
     import sys
+
+    logging.basicConfig(format="%(asctime)s %(message)s")
 
     from undrift.deploy import keys
 

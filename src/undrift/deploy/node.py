@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from undrift.config.expressions import parse
 from undrift.core import Struct
 from undrift.data.federated import FederatedData, described
 from undrift.data.partition.split import training_mask
+from undrift.deploy.folder import beside
 from undrift.deploy.memory import Lost, NodeMemory
 from undrift.deploy.wire import Fact, facts_in, pack, unpack
 from undrift.experiment.blueprint import Blueprint
@@ -60,6 +61,8 @@ class Ask:
     algorithm, local, n_mean   the work
     model, loss, predicts, classes, shape, words, parameters   the task
     tests        share of the samples that the client is measured on
+    nonce        random, so that no other node can guess the message's number and answer it: Flower
+                 compares the sender of a reply with the question, but not with the sender's key
     """
 
     run: str = ""
@@ -79,6 +82,7 @@ class Ask:
     words: str = "[]"
     parameters: int = 0
     tests: float = 0.0
+    nonce: str = ""
 
     @classmethod
     def about(cls, blueprint: Blueprint, parameters: int, tests: float) -> Ask:
@@ -123,7 +127,7 @@ class Node:
             "survey": self.survey,
             "score": self.score,
         }
-        with one_thread(), own.finding(self._find):
+        with one_thread(), own.finding(partial(beside, self.code)):
             try:
                 return answers[kind](Ask(**facts_in(content)), content)
             except Lost as lost:
@@ -228,9 +232,6 @@ class Node:
 
             state = platformdirs.user_state_path("undrift") / "deploy"
         return NodeMemory(Path(str(state)) / ask.place)
-
-    def _find(self, place: str) -> Path:
-        return own.find(str(self.code / place) if place.endswith(".py") else place)
 
 
 def _local(text: str) -> Local:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +36,13 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 AGAIN = 60.0
-"""seconds after which a node that could not say who it is is asked again"""
+"""seconds after which a node that was turned away is asked again who it is"""
+
+MOST = 2**40
+"""samples that a node may say it has"""
+
+LONGEST = 300
+"""characters of a node's own words that are kept"""
 
 Trial = tuple[str, int]
 """An algorithm and a seed."""
@@ -85,8 +92,8 @@ class Nodes:
     """trial → round, receipts before it, and those before the round before it"""
     _forms: dict[Algorithm, tuple[Struct, Struct]] = field(default_factory=dict)
     """algorithm → what its clients answer to a survey, and what they upload"""
-    _ignored: dict[int, float] = field(default_factory=dict)
-    """node → time until which it is not asked who it is"""
+    _ignored: dict[int, tuple[float, str]] = field(default_factory=dict)
+    """node → time until which it is not asked who it is, and why"""
 
     # ------------------------------------------------------------------ the engine
 
@@ -158,30 +165,28 @@ class Nodes:
     def meet(self) -> list[int]:
         """The clients that are connected; nodes that are not known yet say who they are."""
         now = time.monotonic()
-        online = [n for n in self.grid.get_node_ids() if self._ignored.get(n, 0) <= now]
+        online = [n for n in self.grid.get_node_ids() if self._ignored.get(n, (0,))[0] <= now]
         new = [
             node
             for node in online
             if node not in self.nodes or self.nodes[node] in self.roster.unknown
         ]
         if new:
-            self._greet(new)
+            self._greet(new, online)
         return sorted(self.nodes[node] for node in online if node in self.nodes)
 
-    def _greet(self, nodes: Sequence[int]) -> None:
+    def _greet(self, nodes: Sequence[int], online: Sequence[int]) -> None:
         """Ask nodes which client they are and what they have."""
-        content = pack(asdict(self.task))
         answers: dict[int, dict[str, Any]] = {}
-        claims = {client: [node] for node, client in self.nodes.items()}
-        for node, reply in zip(
-            nodes, self._send("query", [(n, content) for n in nodes]), strict=True
-        ):
+        claims = {self.nodes[node]: [node] for node in online if node in self.nodes}
+        replies = self._send("query", pack({}), [(node, self.task) for node in nodes])
+        for node, reply in zip(nodes, replies, strict=True):
             facts, absent = _read(reply)
-            if absent:
-                self._turn_away(node, absent, AGAIN)
+            if why := absent or _misfit(facts):
+                self._turn_away(node, why)
                 continue
             answers[node] = facts
-            client = int(facts["client"])
+            client = facts["client"]
             if node in self.nodes:
                 if client not in (-1, self.nodes[node]):
                     told = self.roster.told(self.nodes[node])
@@ -193,19 +198,22 @@ class Nodes:
             answers.pop(node, None)
             self._turn_away(node, why)
         for node, facts in answers.items():
-            client = self.nodes.setdefault(node, int(facts["client"]))
+            client = self.nodes.get(node, facts["client"])
+            others = {n: c for n, c in self.nodes.items() if c != client}
+            self.nodes = others | {node: client}  # without keys, each start is another node
             entry = self.roster.clients[client]
             if entry.samples is None:
-                entry.samples, entry.tests = int(facts["samples"]), int(facts["tests"])
+                entry.samples, entry.tests = facts["samples"], facts["tests"]
                 self.note(f"{self.roster.told(client)} has joined with {entry.samples} samples")
                 self.changed()
 
-    def _turn_away(self, node: int, why: str, seconds: float = math.inf) -> None:
-        """Ignore a node for some time."""
+    def _turn_away(self, node: int, why: str) -> None:
+        """Ignore a node for some time, and tell why, once."""
         client = self.nodes.get(node)
         name = f"node {node}" if client is None else self.roster.told(client)
-        self.note(f"{name}: {why}")
-        self._ignored[node] = time.monotonic() + seconds
+        if self._ignored.get(node, (0, ""))[1] != why:
+            self.note(f"{name}: {why}")
+        self._ignored[node] = time.monotonic() + AGAIN, why
 
     # ------------------------------------------------------------------ one exchange
 
@@ -252,7 +260,7 @@ class Nodes:
                         else self._trained(job, task, work, facts, reply.content, up)
                     )
                 except Refused as refused:
-                    result = ClientResult.missing(f"refused: {refused}")
+                    result = ClientResult.missing(f"refused: {_line(refused)}")
             results.append(result)
             self._enter(ask, facts, result)
         self.changed()
@@ -323,9 +331,12 @@ class Nodes:
         scores = []
         for ask, reply in zip(asks, self._send_to_clients("evaluate", shared, asks), strict=True):
             facts, absent = _read(reply, ask)
-            loss, right, answers = (facts.get(key) for key in ("loss", "right", "answers"))
-            if absent or type(loss) is not float or type(right) is not int or not answers:
+            loss, right, answers = (facts.get(key, 0) for key in ("loss", "right", "answers"))
+            if not absent and not _is_score(loss, right, answers):
+                absent = "refused: " + _line(f"a loss of {loss} and {right} right of {answers}")
+            if absent:
                 self.note(f"round {job.t}: no score of {self.roster.told(ask.client)}: {absent}")
+            if absent or not answers:
                 scores.append(Totals())
             else:
                 all_ = Totals.ALL
@@ -339,19 +350,24 @@ class Nodes:
     ) -> list[Message | None]:
         """Send questions that share their records; answers in the same order."""
         place = {client: node for node, client in self.nodes.items()}
-        messages = [(place.get(ask.client, 0), with_facts(shared, asdict(ask))) for ask in asks]
-        return self._send(kind, messages)
+        return self._send(kind, shared, [(place.get(ask.client, 0), ask) for ask in asks])
 
-    def _send(self, kind: str, messages: Sequence[tuple[int, RecordDict]]) -> list[Message | None]:
-        """Answers in the order of the messages; None where none came in time.
+    def _send(
+        self, kind: str, shared: RecordDict, asks: Sequence[tuple[int, Ask]]
+    ) -> list[Message | None]:
+        """Answers of nodes in the order of the questions; None where none came in time.
 
         Flower's own `send_and_receive` returns them in the order of arrival, which is not
         repeatable, and looks for them every three seconds only.
         """
         from flwr.app import Message
 
-        known = [i for i, (node, _) in enumerate(messages) if node]
-        sent = [Message(messages[i][1], messages[i][0], kind, ttl=self.deadline) for i in known]
+        def message(node: int, ask: Ask) -> Message:
+            facts = asdict(replace(ask, nonce=secrets.token_hex(16)))
+            return Message(with_facts(shared, facts), node, kind, ttl=self.deadline)
+
+        known = [i for i, (node, _) in enumerate(asks) if node]
+        sent = [message(*asks[i]) for i in known]
         ids = dict(zip(known, self.grid.push_messages(sent), strict=True))
         waiting = {one for one in ids.values() if one}
         found: dict[str, Message] = {}
@@ -365,7 +381,7 @@ class Nodes:
                 break
             if waiting:
                 time.sleep(min(self.poll, left))
-        return [found.get(ids.get(i) or "") for i in range(len(messages))]
+        return [found.get(ids.get(i) or "") for i in range(len(asks))]
 
 
 def _surveyed(content: RecordDict, form: Struct) -> ClientResult:
@@ -380,18 +396,39 @@ def _read(reply: Message | None, ask: Ask | None = None) -> tuple[dict[str, Any]
     if reply is None:
         return {}, "no answer in time"
     if reply.has_error():
-        return {}, f"its node failed: {reply.error.reason}"
+        return {}, f"its node failed: {_line(reply.error.reason)}"
     try:
         facts = facts_in(reply.content)
     except Refused as refused:
         return {}, f"refused: {refused}"
     if "absent" in facts:
         last = facts.get("last")
-        return {"last": last} if type(last) is int else {}, str(facts["absent"])
+        lost = ask is not None and type(last) is int and 0 <= last < ask.accepted
+        return {"last": last} if lost else {}, _line(facts["absent"])
     if ask is not None:
         stamps = facts.get("t"), facts.get("client"), facts.get("based")
         if stamps != (ask.t, ask.client, ask.accepted):
             told = "round {}, client {}, from the memory of round {}"
             wrong, right = told.format(*stamps), told.format(ask.t, ask.client, ask.accepted)
-            return {}, f"refused: it answers for {wrong}, not {right}"
+            return {}, f"refused: it answers for {_line(wrong)}, not {right}"
     return facts, ""
+
+
+def _misfit(facts: Mapping[str, Any]) -> str:
+    """Why facts are not those of a node that says who it is; "" if they are."""
+    for name, least in {"client": -1, "samples": 0, "tests": 0}.items():
+        value = facts.get(name)
+        if type(value) is not int or not least <= value < MOST:
+            return f"refused: {name} is {_line(value)}, not a number from {least} on"
+    return ""
+
+
+def _is_score(loss: Any, right: Any, answers: Any) -> bool:
+    whole = type(right) is int and type(answers) is int
+    return type(loss) is float and math.isfinite(loss) and whole and 0 <= right <= answers < MOST
+
+
+def _line(words: object) -> str:
+    """A node's own words as one short line, without what a terminal could take for commands."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(words)).split())
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."

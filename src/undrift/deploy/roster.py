@@ -98,7 +98,7 @@ class Roster:
         """
         sizes = [one.samples or 0 for one in self.clients]
         names = tuple(one.name for one in self.clients)
-        tests = tuple(np.arange(one.tests) for one in self.clients) if measured else ()
+        tests = tuple(np.broadcast_to(0, one.tests) for one in self.clients) if measured else ()
         return RosterData(
             inputs=server.inputs,
             targets=server.targets,

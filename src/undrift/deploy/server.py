@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undrift.config import Config, UndriftError, own, real, whole
 from undrift.data.federated import FederatedData
-from undrift.deploy.folder import messages
+from undrift.deploy.folder import beside, messages
 from undrift.deploy.node import Ask
 from undrift.deploy.nodes import Exchange, Nodes
 from undrift.deploy.roster import Entry, Roster
@@ -130,7 +131,7 @@ def server_app(experiment: Path) -> ServerApp:
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")
 
-        with own.finding(lambda place: _beside(experiment, place)):
+        with own.finding(partial(beside, experiment.parent)):
             try:
                 names = json.loads(str(config["clients"]))
                 known = json.loads(str(config["nodes"]) or "{}")
@@ -155,11 +156,6 @@ def server_app(experiment: Path) -> ServerApp:
         note("done")
 
     return app
-
-
-def _beside(experiment: Path, place: str) -> Path:
-    """The file of a user's own code: beside the experiment's."""
-    return own.find(str(experiment.parent / place) if place.endswith(".py") else place)
 
 
 def _told(row: Mapping[str, Any]) -> str:

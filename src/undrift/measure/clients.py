@@ -41,7 +41,7 @@ class OwnScore:
         rows = self.data.own_rows(client)
         if not len(rows):
             return Sums()
-        if self.local and self.data.sizes[client]:
+        if self.local and len(self.data.rows(client)):
             work = Work(self.t, client, self.seed, self.data, self.local, len(rows))
             got = client_rounds(Algorithm(), trainer, [(work, Struct())], Struct(x=x), buffers)[0]
             x, buffers = x - got.up.delta, got.buffers

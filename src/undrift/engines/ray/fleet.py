@@ -365,6 +365,8 @@ def connect(address: str) -> None:
     try:
         with signals_kept():
             ray.init(address, log_to_driver=False, configure_logging=False)
+            # Ray would still print pages to stdout when a machine dies, also between our JSON.
+            ray._private.worker._worker_logs_enabled = False
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UndriftError(
             f"Ray(address={address!r}): no cluster answers: {str(error).splitlines()[0]}; start "
