@@ -252,7 +252,7 @@ class Experiment(Config):
                 f"a batch_size of {largest} or less"
             )
         if self.target is not None and data.targets.is_floating_point():
-            yield f"target={self.target:g} is an accuracy; it is not used, as the targets are numbers"
+            yield f"target={self.target:g} is not used: it is an accuracy, the targets are numbers"
         yield from self._growing(getattr(self.sampler, "clients", len(data)), len(data))
 
     def _growing(self, cohort: int, clients: int) -> Iterator[str]:
