@@ -315,7 +315,7 @@ def federate(
     """
     loads = isinstance(source, DataSet) and not isinstance(source, type)
     if not loads or not isinstance(partition, Partition):
-        wrong = partition if loads else source
+        wrong: object = partition if loads else source
         raise UndriftError(
             f"federate: {wrong!r} is not a {'partition' if wrong is partition else 'data set'}; "
             "give objects, such as federate(Digits(), IID(clients=10), seed=0)"
