@@ -42,6 +42,7 @@ def commands(page: str) -> list[list[str]]:
         own = re.compile(r"^(?:srun |nohup )?(undrift [^>&\n]*)", flags=re.MULTILINE)
         typed += "".join(f"{line}\n" for line in own.findall(text.replace("\\\n", " ")))
     lines = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", typed.replace("\\\n", " "), flags=re.MULTILINE)
+    lines = lines.replace(" && ", "\n")
     return [words for line in lines.splitlines() if (words := shlex.split(line, comments=True))]
 
 
@@ -55,7 +56,7 @@ def test_code_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
 def test_commands_exist(page: str) -> None:
-    app = application()
+    app, here = application(), ROOT
     for command, *arguments in commands(page):
         match command.rpartition("/")[2]:
             case "undrift":
@@ -71,7 +72,9 @@ def test_commands_exist(page: str) -> None:
             case "python" if arguments[0] == "-m":
                 assert find_spec(arguments[1])
             case "python":
-                assert (ROOT / arguments[0]).exists()
+                assert (here / arguments[0]).exists()
+            case "cd":
+                here = here / arguments[0]
             case other:
                 pytest.fail(f"{page} shows {other}, which this test does not know")
 
