@@ -194,6 +194,10 @@ def test_the_state_of_a_run_is_the_same_everywhere(tmp_path: Path, capsys: Shown
 def test_ls_without_runs(tmp_path: Path, capsys: Shown) -> None:
     main(["ls", str(tmp_path)])
     assert "no runs in" in capsys.readouterr().out
+    (tmp_path / "study" / "seed0").mkdir(parents=True)
+    (tmp_path / "study" / "seed0" / "experiment.json").write_text("{}")
+    main(["ls", str(tmp_path)])
+    assert f"`undrift ls {tmp_path / 'study'}`" in capsys.readouterr().out.replace("\n", "")
     fails("ls", str(tmp_path / "nowhere"), code=2)
     assert "is not a folder" in capsys.readouterr().err
 

@@ -269,6 +269,36 @@ def test_a_rule_that_cannot_be_recorded_runs_in_python(caplog: pytest.LogCapture
     assert "Sorts() trains in Python: a local step with torch.sort" in caplog.text
 
 
+class Branches(Algorithm):
+    """An algorithm that looks at values."""
+
+    def direction(self, grad: Grad, local: Struct, down: Struct, me: Struct, client: Client) -> Any:
+        d = grad(local.y)
+        return d if d.norm() < 1 else d / d.norm()
+
+
+def test_a_rule_that_looks_at_values_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    last(*federation("linear"), Compiled(1), Branches())
+    assert "Branches() trains in Python: a local step that looks at values" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "loss", ["mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"]
+)
+def test_losses_with_one_number_for_many_are_compiled_without_a_warning(loss: str) -> None:
+    task, data = federation("linear")
+
+    def of(outputs: Tensor, targets: Tensor) -> Tensor:
+        wanted = (targets[:, None] == torch.arange(4)).to(outputs.dtype)
+        found: Tensor = getattr(nn.functional, loss)(outputs.sigmoid(), wanted)
+        return found
+
+    task, engine = Task(task.model, of), Compiled(1)
+    prepared = engine.prepare(task, data, Local(batch_size=4))
+    assert prepared.rounding == "compiled", prepared.about
+    assert gap(last(task, data, engine), last(task, data, Sequential())) <= 1e-12
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache folder, in which the library is looked for anew."""

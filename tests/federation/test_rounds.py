@@ -594,6 +594,16 @@ def test_absent_clients_cannot_be_drawn() -> None:
         run("fedavg", sampler=Uniform(3), population=PRESENT.__getitem__)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sampler": "Uniform(5)"}, {"local": {"lr": 0.1}}, {"engine": "compiled"}, {"seed": -1}],
+)
+def test_wrong_objects_are_told(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(UndriftError, match=f"^{name}="):
+        run("fedavg", **wrong)
+
+
 # The step size
 
 

@@ -136,6 +136,11 @@ def check(round):
 class Early(Algorithm):
     def begin(self, down, me, client):
         return 1 / 0
+
+@dataclass(frozen=True)
+class Single(Algorithm):
+    def update(self, s, mean, round):
+        return mean.delta
 """
 
 
@@ -157,6 +162,14 @@ def test_errors_of_own_code_are_a_sentence_and_its_own_lines(home: Path) -> None
         assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(UndriftError, match=r"^\./boom\.py, line 19, .*by zero \(Early, seed 0\)\n"):
         list(go(experiment("./boom.py:Early"), home / "early"))
+    with pytest.raises(UndriftError) as caught:
+        list(go(experiment("./boom.py:Single"), home / "single"))
+    sentence, *lines = str(caught.value).splitlines()
+    assert sentence.startswith(
+        "./boom.py:Single() returned what does not fit: ValueError: too many"
+    )
+    assert "(round 1 of Single, seed 0); `undrift check './boom.py:Single()'`" in sentence
+    assert ".update(" in lines[1]
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, UndriftError])

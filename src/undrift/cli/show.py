@@ -119,7 +119,9 @@ def ls(
         return
     console = Console(highlight=False)
     if not rows:
-        console.print(Text(f"no runs in {printable(folder)}; `undrift compare` makes one"))
+        deeper = sorted(found.parents[1] for found in folder.glob(f"*/*/{RunFile.EXPERIMENT}"))
+        there = f"`undrift ls {deeper[0]}` lists some" if deeper else "`undrift compare` makes one"
+        console.print(Text(printable(f"no runs in {folder}; {there}")))
         return
     console.print(_listed(rows, console.width))
 

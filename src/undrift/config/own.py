@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -117,10 +118,12 @@ def reference(thing: Any) -> str | None:
 
 
 @contextlib.contextmanager
-def blamed(about: Callable[[], str] = str) -> Iterator[None]:
+def blamed(about: Callable[[], str] = str, algorithm: str = "") -> Iterator[None]:
     """Errors of users' own code, when it is called, as a sentence and the lines of their files.
 
-    about  says what was being done, for the sentence
+    about      says what was being done, for the sentence
+    algorithm  text of the one that runs; if it is the user's, errors of undrift come from what its
+               hooks returned
     """
     try:
         yield
@@ -128,12 +131,17 @@ def blamed(about: Callable[[], str] = str) -> Iterator[None]:
         raise
     except Exception as error:
         places = {str(path): place for place, (path, _) in _used.items()}
-        lines = [line for line in extract_tb(error.__traceback__) if line.filename in places]
-        if not lines or type(error).__name__ == "OutOfMemoryError":  # torch's
+        trace = extract_tb(error.__traceback__)
+        lines = [line for line in trace if line.filename in places]
+        returned = not lines and any(references(algorithm))
+        if not (lines or returned) or type(error).__name__ == "OutOfMemoryError":  # torch's
             raise
-        last = lines[-1]
-        where = f"{places[last.filename]}, line {last.lineno}, in {last.name}"
         doing = f" ({told})" if (told := about()) else ""
+        if returned:
+            where, lines = f"{algorithm} returned what does not fit", trace[-1:]
+            doing += f"; `undrift check {shlex.quote(algorithm)}` tries its hooks"
+        else:
+            where = f"{places[lines[-1].filename]}, line {lines[-1].lineno}, in {lines[-1].name}"
         shown = "".join(format_list(lines)).rstrip()
         raise UndriftError(f"{where}: {type(error).__name__}: {error}{doing}\n{shown}") from error
 

@@ -238,9 +238,10 @@ class Experiment(Config):
                 task.gradient(task.x0, task.unpack(task.buffers0), *data.batch(rows))
         except Exception as error:  # whatever a model may raise
             inputs = tuple(data.example.shape[1:])
+            with_loss = "" if self.loss is None else f", with the loss {self.loss!r}"
             raise UndriftError(
                 f"{self.model!r} cannot train on {self.data!r}, whose inputs have the shape "
-                f"{inputs}: {error}"
+                f"{inputs}{with_loss}: {error}"
             ) from None
         return task, data
 
@@ -253,6 +254,8 @@ class Experiment(Config):
                 f"batch of {size} up with copies; batching 'keep' takes each sample once, or give "
                 f"a batch_size of {largest} or less"
             )
+        if self.target is not None and data.targets.is_floating_point():
+            yield f"target={self.target:g} is not used: it is an accuracy, the targets are numbers"
         yield from self._growing(getattr(self.sampler, "clients", len(data)), len(data))
 
     def _growing(self, cohort: int, clients: int) -> Iterator[str]:

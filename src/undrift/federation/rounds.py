@@ -86,6 +86,16 @@ def rounds(
         )
     if not isinstance(task, Task):
         raise UndriftError(f"a {type(task).__name__} is not a task; give undrift.Task(model)")
+    for name, value, kind, such in (
+        ("data", data, FederatedData, "undrift.federate(Digits(), IID(clients=10), seed=0)"),
+        ("sampler", sampler, Sampler | None, "undrift.Uniform(5)"),
+        ("local", local, Local | None, "undrift.Local(lr=0.1)"),
+        ("engine", engine, Engine | None, "undrift.engines.Threads(4)"),
+    ):
+        if not isinstance(value, kind):
+            raise UndriftError(f"{name}={value!r}: give an object, such as {such}")
+    if seed < 0:
+        raise UndriftError(f"seed={seed}: must be a whole number >= 0")
     if type(total) is not int or total < 1:
         raise UndriftError(f"total={total!r}: must be a whole number >= 1")
     if not 0 <= dropout < 1:

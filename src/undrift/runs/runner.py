@@ -134,7 +134,7 @@ def run(
                     task, data = experiment.prepare(seed)
                     data = located(data) if located else data
             for trial in same_seed:
-                with own.blamed(trial.where):
+                with own.blamed(trial.where, repr(trial.algorithm)):
                     yield from trial.go(task, data, chosen)
         files.sort()
         files.log("all trials are done")

@@ -37,7 +37,7 @@ class Local(Config):
     lr_decay: float = real(1.0, gt=0, le=1)
     weight_decay: float = real(0.0, ge=0)
     batch_size: int = whole(32, ge=1)
-    epochs: float | None = real(None, gt=0, optional=True)
+    epochs: float | None = real(None, gt=0, le=1_000_000, optional=True)
     steps: int | None = whole(None, ge=1, optional=True)
     batching: str = choice("bootstrap", "wrap", "drop", "keep", "full")
 

@@ -313,8 +313,9 @@ def federate(
 
     validation  number of clients, drawn at random, that validate and do not train
     """
-    if not isinstance(source, DataSet) or not isinstance(partition, Partition):
-        wrong = partition if isinstance(source, DataSet) else source
+    loads = isinstance(source, DataSet) and not isinstance(source, type)
+    if not loads or not isinstance(partition, Partition):
+        wrong: object = partition if loads else source
         raise UndriftError(
             f"federate: {wrong!r} is not a {'partition' if wrong is partition else 'data set'}; "
             "give objects, such as federate(Digits(), IID(clients=10), seed=0)"

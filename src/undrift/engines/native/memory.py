@@ -14,6 +14,10 @@ from undrift.engines.native.fold import EMPTY, FILLED
 from undrift.engines.native.trace import Call, Trace, storage, storages
 
 COPY = torch.ops.aten.copy_.default
+RESIZED = {
+    f"aten::{loss}" for loss in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+}
+"""losses whose `out` overload first needs room for every sample, where the result is one number"""
 
 
 @dataclass
@@ -56,7 +60,9 @@ def _brings_memory(call: Call) -> bool:
 @cache
 def out_variant(op: Any, count: int) -> Any:
     """The overload that writes into given tensors, if it has a CPU kernel of its own: a generic one
-    would allocate and copy."""
+    would allocate and copy; those of `RESIZED` write beyond them."""
+    if op._schema.name in RESIZED:
+        return None
     arguments = [(a.name, str(a.type)) for a in op._schema.arguments]
     packet = op.overloadpacket
     for name in packet.overloads():

@@ -114,7 +114,7 @@ class Symbol:
             raise NotTraceable(f"a local step with a product of a vector and {other!r}")
         return self.tracer.add("dot", self, other, scalar=True)
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self, *_: object) -> NoReturn:
         raise NotTraceable("a local step that looks at values")
 
     __float__ = __int__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__

@@ -123,12 +123,17 @@ def _cheapest(run: Run, rows: Sequence[SummaryRow]) -> str:
     if run.target is None:
         return ""
     there = [row for row in rows if row.bytes_to is not None and row.reached == row.seeds]
+    if there and all(row.early for row in there):
+        return ""  # forks, whose target was met before them
+    there = [row for row in there if not row.early]
     if not there:
         return f" No algorithm reaches {percent(run.target)} % on every seed."
     least = min(there, key=lambda row: row.bytes_to.mean if row.bytes_to else 0.0)
     cost = 0.0 if least.bytes_to is None else least.bytes_to.mean
     (unit, letter), name = prefix(cost), escape(least.arm.label)
     amount = f"{brief(cost / unit)} {letter}B"
+    if len(rows) == 1:
+        return f" {name} needs {amount} of traffic to {percent(run.target)} %."
     return f" {name} needs the least traffic to {percent(run.target)} %: {amount}."
 
 
