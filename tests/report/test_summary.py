@@ -238,6 +238,9 @@ def test_the_lead_is_among_those_that_have_finished(tmp_path: Path) -> None:
     assert "<b>AdaBest</b> ends highest: 85.00" in page_of(make_run(tmp_path))
     alone = {key: values for key, values in ACCURACY.items() if key[0] == A}
     assert "<b>FedAvg</b> ends at 65.00" in page_of(make_run(tmp_path, alone))
+    tied = {(name, seed): ACCURACY[A, seed] for name, seed in ACCURACY}
+    page = page_of(make_run(tmp_path, tied))
+    assert "<b>FedAvg</b> and <b>AdaBest</b> end highest: 65.00 ± 7.07 % after round 20." in page
 
 
 def regression(folder: Path, **losses: tuple[float | None, ...]) -> Path:

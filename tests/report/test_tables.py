@@ -50,6 +50,19 @@ def test_csv_holds_the_numbers_in_full(tmp_path: Path) -> None:
     assert (first["leads"], second["leads"], second["behind_mean"]) == ("0", "1", "")
 
 
+def test_bold_is_the_result_that_algorithms_are_ranked_by(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path))
+    rows, names = summarise(run), ("best", "final")
+    assert "| **AdaBest ★** | 90.00 ± 0.00 | **85.00 ± 7.07** |" in markdown_table(run, rows, names)
+    latex = latex_table(run, rows, names)
+    assert r"& 90.00 $\pm$ 0.00 & \textbf{85.00 $\pm$ 7.07} \\" in latex
+
+
+def test_captions_say_on_what_was_tested(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, test_subset=100))
+    assert " Tested on 100 samples of the test set." in footnote(run, summarise(run))
+
+
 def test_latex_is_escaped(tmp_path: Path) -> None:
     labels = {A: r"[a]_b & 5% $x^2$ #1 {~} \\ \input{x}", B: "*"}
     run = read_run(make_run(tmp_path, labels=labels))

@@ -106,6 +106,8 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     best = f"{BEST} marks the {what} of those that finished{problems}{aside}"
     text = f"{about}, {_spread(rows)}; {best}."
     text += _chance(rows)
+    if run.experiment.get("test_subset"):
+        text += f" Tested on {run.experiment['test_subset']} samples of the test set."
     if run.imbalanced:
         text += _flatters(run)
     if run.target is not None:
@@ -116,7 +118,8 @@ def footnote(run: Run, rows: Sequence[SummaryRow]) -> str:
     if any(row.clients for row in rows):
         text += " Own tests: mean over clients, each on its own test samples."
     if any(row.personal for row in rows):
-        text += " Personal: mean over clients on their own samples, each after some local steps."
+        steps = run.experiment.get("personal_steps", "some")
+        text += f" Personal: mean over clients on their own samples, after {steps} local steps."
     if any(any(row.since.values()) for row in rows):
         text += " Costs of forks: since the fork, of those since the first round."
     return text

@@ -139,7 +139,7 @@ def seed_columns(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
 
 
 def markdown_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None) -> str:
-    """The tables in Markdown, the best row in bold."""
+    """The tables in Markdown, the best algorithm and its result in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
         lines = ["| " + " | ".join(columns) + " |"]
@@ -147,7 +147,7 @@ def markdown_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | 
         for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
             escaped = [escape_markdown(cell) for cell in cells]
             if row.leads:
-                escaped[:2] = [f"**{cell}**" for cell in escaped[:2]]
+                escaped = _emphasised(columns, escaped, "**{}**")
             lines.append("| " + " | ".join(escaped) + " |")
         return [*lines, "", escape_markdown(note), ""]
 
@@ -157,7 +157,7 @@ def markdown_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | 
 
 
 def latex_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | None = None) -> str:
-    """The tables in LaTeX with booktabs, the best row in bold."""
+    """The tables in LaTeX with booktabs, the best algorithm and its result in bold."""
 
     def table(columns: dict[str, list[str]], note: str) -> list[str]:
         kinds = "".join("l" if _is_text(head) else "r" for head in columns)
@@ -166,12 +166,20 @@ def latex_table(run: Run, rows: Sequence[SummaryRow], names: Sequence[str] | Non
         for row, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
             escaped = [escape_latex(cell) for cell in cells]
             if row.leads:
-                escaped[:2] = [rf"\textbf{{{cell}}}" for cell in escaped[:2]]
+                escaped = _emphasised(columns, escaped, r"\textbf{{{}}}")
             lines.append(" & ".join(escaped) + r" \\")
         return [*lines, r"\bottomrule", r"\end{tabular}", ""]
 
     lines = [line for columns, note in _both(run, rows, names) for line in table(columns, note)]
     return "\n".join([r"% needs \usepackage{booktabs}", *lines])
+
+
+def _emphasised(columns: Iterable[str], cells: Sequence[str], mark: str) -> list[str]:
+    """The cells of a row, with a mark around its name and the result that it leads in."""
+    return [
+        mark.format(cell) if head == ALGORITHM or head.startswith("Final ") else cell
+        for head, cell in zip(columns, cells, strict=True)
+    ]
 
 
 def _both(

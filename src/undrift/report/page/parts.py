@@ -78,15 +78,18 @@ def _leads(run: Run, rows: Sequence[SummaryRow]) -> list[str]:
 
 
 def _lead(run: Run, rows: Sequence[SummaryRow]) -> str:
-    leader = next((row for row in rows if row.leads and row.final), None)
+    leaders = [row for row in rows if row.leads and row.final]
+    leader = leaders[0] if leaders else None
     if leader is None or leader.final is None:
         runs = ", ".join(dict.fromkeys(row.arm.run for row in rows))
         whose = f" of {escape(runs)}" if len(rows) < len(run.arms) else ""
         if any(row.unfinished for row in rows):
             return f"No algorithm{whose} has finished on every seed yet."
         return f"No algorithm{whose} finished on every seed."
-    score, name = leader.score, escape(leader.arm.label)
-    text = f"<b>{name}</b> ends {_place(rows, score)} {score.said(score.numbers(leader.final))}"
+    score, names = leader.score, [f"<b>{escape(row.arm.label)}</b>" for row in leaders]
+    text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    text += f" {'ends' if len(names) == 1 else 'end'} {_place(rows, score)}"
+    text += f" {score.said(score.numbers(leader.final))}"
     text += f" after {rounds_said([int(c.rounds[-1]) for c in leader.arm.curves.values()])}"
     behind = [row for row in rows if row.behind and row.complete and row.arm.federated]
     if behind:
