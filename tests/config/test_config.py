@@ -191,6 +191,8 @@ def test_whole_numbers_become_floats_where_those_are_meant() -> None:
 def test_local_work_is_checked() -> None:
     with pytest.raises(UndriftError, match="epochs or steps, not both"):
         Local(epochs=1, steps=2)
+    with pytest.raises(UndriftError, match="steps must be a whole number >= 1 and <= 1e"):
+        Local(steps=10**9)
     with pytest.raises(UndriftError, match="batching must be one of 'bootstrap', 'wrap'"):
         Local(batching="bootstrp")
 

@@ -95,11 +95,12 @@ def whole(
     default: Any = dataclasses.MISSING,
     *,
     ge: int | None = None,
+    le: int | None = None,
     optional: bool = False,
     tune: str | None = None,
 ) -> Any:
-    """An int field with a lower bound; `tune` as for `real`, such as "int(8, 64)"."""
-    allowed = Range("a whole number", ge=ge, optional=optional)
+    """An int field in a range; `tune` as for `real`, such as "int(8, 64)"."""
+    allowed = Range("a whole number", ge=ge, le=le, optional=optional)
 
     def check(value: Any) -> Any:
         number = isinstance(value, int) and not isinstance(value, bool)

@@ -38,7 +38,7 @@ class Local(Config):
     weight_decay: float = real(0.0, ge=0)
     batch_size: int = whole(32, ge=1)
     epochs: float | None = real(None, gt=0, le=1_000_000, optional=True)
-    steps: int | None = whole(None, ge=1, optional=True)
+    steps: int | None = whole(None, ge=1, le=1_000_000, optional=True)
     batching: str = choice("bootstrap", "wrap", "drop", "keep", "full")
 
     def __post_init__(self) -> None:
