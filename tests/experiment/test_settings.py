@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rich.progress  # noqa: F401  (draws random numbers when first imported, which strategies may not)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,7 +70,8 @@ ALGORITHMS = st.one_of(
     st.tuples(FLOATS, st.floats(0, 1)).map(lambda two: "AdaBest(mu={}, beta={})".format(*two)),
 )
 WORK = st.one_of(
-    st.builds(dict, epochs=st.none() | FLOATS), st.builds(dict, steps=st.integers(1, 99))
+    st.builds(dict, epochs=st.none() | st.floats(1e-9, 1e6)),
+    st.builds(dict, steps=st.integers(1, 99)),
 )
 LOCALS = st.builds(
     lambda work, **others: Local(**others, **work),

@@ -249,7 +249,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     main(["paper", "show", "adabest/table2", "--cells", "emnist-l,cp=10%,iid", "--toml"])
     assert 'partition = "IID(clients=110)"' in capsys.readouterr().out
     main(["paper", "report", "fedgbo/table4", "--out", str(tmp_path / "page")])
-    assert "40 entries of cost tables: 38 agrees, 2 disagrees" in capsys.readouterr().out
+    assert "40 entries of cost tables: 38 agree, 2 disagree" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

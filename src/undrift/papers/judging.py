@@ -153,11 +153,11 @@ class Outcome:
             "claims": self.claims,
             COSTS if self.item.kind == "cost" else "values": self.values,
         }
-        return {
+        counted = {
             kind: Counter(one.verdict.word for one in judged if not one.ours)
             for kind, judged in kinds.items()
-            if judged
         }
+        return {kind: count for kind, count in counted.items() if count}
 
     @property
     def left(self) -> Budget:
