@@ -20,6 +20,7 @@ from undrift.papers.measures import measure
 from undrift.papers.page import write_page
 from undrift.papers.results import Result, Runs, collect, keep, read_results, results_file
 from undrift.papers.running import jobs
+from undrift.papers.tables import setting_of
 from undrift.papers.verifying import verify
 from undrift.report.read import read_run
 from undrift.runs.runner import run
@@ -206,9 +207,9 @@ def test_the_page_shows_everything_escaped(table: Item, out: Path, tmp_path: Pat
 def test_a_figure_has_a_panel_for_each_setting(table: Item, out: Path, tmp_path: Path) -> None:
     kept(table, out, tmp_path)
     judged = outcome(table, read_results(table, tmp_path))
-    run = [id for id, cell in judged.cells.items() if cell.run]
-    assert [one.get_title(loc="left") for one in draw_outcome(judged).axes] == run
-    assert len(draw_outcome(judged, run[0]).axes) == 1
+    run = {id: setting_of(cell) for id, cell in judged.cells.items() if cell.run}
+    assert [one.get_title(loc="left") for one in draw_outcome(judged).axes] == [*run.values()]
+    assert len(draw_outcome(judged, next(iter(run))).axes) == 1
     assert draw_outcome(judged, "nothing") is None
     assert draw_outcome(outcome(table, [])) is None
 

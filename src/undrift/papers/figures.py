@@ -8,6 +8,7 @@ from typing import Any
 
 from undrift.papers.judging import CellOutcome, Outcome
 from undrift.papers.layers import matches
+from undrift.papers.tables import setting_of
 from undrift.report.drawing import draw_grid, styled
 from undrift.report.palette import ink
 from undrift.system.extras import require
@@ -67,6 +68,6 @@ def _panel(outcome: Outcome, cell: CellOutcome, labels: list[str]) -> Any:
                 axes.plot([printed[label][0]], [y], "D", color=colour, fillstyle="none", ms=4)
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.5, -0.5)
-        axes.set_title(cell.cell.id.replace(",", ", "))
+        axes.set_title(setting_of(cell))
 
     return draw

@@ -73,13 +73,13 @@ def values_grid(outcome: Outcome, rates: Rates) -> Grid | None:
 
     if len(labels) <= NARROW:
         lines = [
-            (_setting(cell), (*(entry(id, one) for one in labels), left(cell)))
+            (setting_of(cell), (*(entry(id, one) for one in labels), left(cell)))
             for id, cell in shown.items()
         ]
         return Grid(("setting", *labels, LEFT), tuple(lines))
     lines = [(label, tuple(entry(id, label) for id in shown)) for label in labels]
     lines.append((LEFT, tuple(map(left, shown.values()))))
-    return Grid(("row", *map(_setting, shown.values())), tuple(lines))
+    return Grid(("row", *map(setting_of, shown.values())), tuple(lines))
 
 
 def costs_grid(outcome: Outcome) -> Grid:
@@ -99,7 +99,7 @@ def claims_grid(outcome: Outcome) -> Grid | None:
     lines = []
     waiting: dict[str, list[str]] = {}
     for one in outcome.claims:
-        where = _setting(one.cell) if one.cell else ""
+        where = setting_of(one.cell) if one.cell else ""
         if one.verdict.word == NOT_RUN:
             if not one.ours:
                 waiting.setdefault(one.what, []).append(where)
@@ -156,7 +156,8 @@ def rerun(item: Item, cell: CellOutcome | None = None) -> str:
     return shlex.join(["undrift", "paper", "run", item.id, *chosen, *scale])
 
 
-def _setting(cell: CellOutcome) -> str:
+def setting_of(cell: CellOutcome) -> str:
+    """A setting by its name, with the scale that was run; * marks additions of ours."""
     scale = "" if cell.scale == FULL or not cell.run else f" (scale {cell.scale})"
     return cell.cell.id.replace(",", ", ") + scale + (" *" if cell.cell.ours else "")
 
