@@ -29,13 +29,6 @@ def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert final["AdaBest(mu=0.02"] > final["FedAvg()"]
 
 
-@pytest.mark.parametrize("page", ["docs/replay.md", "docs/data.md"])
-def test_examples_in_the_documentation(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks(page)
-    exec(compile(example, page, "exec"), {})
-    assert capsys.readouterr().out
-
-
 def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
     main(["cost", *COSTS.split(), "--markdown"])
     made = capsys.readouterr().out.split("\n\n")[1].strip()
