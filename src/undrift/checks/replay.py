@@ -105,8 +105,6 @@ def replay(
         raise UndriftError(f"{algorithm!r} is not an algorithm; undrift.algorithm(...) makes one")
     if not plans:
         raise UndriftError("plans=[]: give a Plan for each round")
-    if engine is not None and not hasattr(engine, "prepare"):
-        raise UndriftError(f"engine={engine!r}: give one, such as undrift.engines.Compiled()")
     for i, pair in enumerate(clients):
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise UndriftError(f"client {i}: give a pair (inputs, targets), not {shortened(pair)}")

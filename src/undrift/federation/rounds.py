@@ -90,7 +90,7 @@ def rounds(
         ("data", data, FederatedData, "undrift.federate(Digits(), IID(clients=10), seed=0)"),
         ("sampler", sampler, Sampler | None, "undrift.Uniform(5)"),
         ("local", local, Local | None, "undrift.Local(lr=0.1)"),
-        ("engine", engine, Engine | None, "undrift.engines.Threads(4)"),
+        ("engine", engine, Engine | None, "undrift.engines.Compiled()"),
     ):
         if not isinstance(value, kind):
             raise UndriftError(f"{name}={value!r}: give an object, such as {such}")
