@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -20,12 +21,15 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def between(page: str, mark: str, content: str) -> str:
-    """The page with new content between `<!-- mark -->` and `<!-- /mark -->`."""
-    before, opened, rest = page.partition(f"<!-- {mark} -->")
-    _, closed, after = rest.partition(f"<!-- /{mark} -->")
-    if not (opened and closed):
-        raise SystemExit(f"the page lacks the lines <!-- {mark} --> and <!-- /{mark} -->")
-    return f"{before}{opened}\n\n{content}\n\n{closed}{after}"
+    """The page with new content between its lines `<!-- mark -->` and `<!-- end of mark -->`.
+
+    The first line may say more: `<!-- mark: where it comes from -->`.
+    """
+    part = re.compile(rf"(<!-- {mark}(?:: [^\n]*)? -->\n).*?(<!-- end of {mark} -->)", re.DOTALL)
+    made, times = part.subn(lambda found: f"{found[1]}{content}\n{found[2]}", page)
+    if times != 1:
+        raise SystemExit(f"the page lacks the lines <!-- {mark} --> and <!-- end of {mark} -->")
+    return made
 
 
 def circumstances(*results: dict[str, Any]) -> str:

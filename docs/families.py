@@ -1,6 +1,6 @@
 """The algorithms by family: the table of README, and that of docs/reference/family.md.
 
-python docs/families.py    # writes README's
+python -m docs.families    # writes README's
 """
 
 from __future__ import annotations
@@ -138,11 +138,7 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    readme = README.read_text(encoding="utf-8")
-    made = re.sub(
-        r"(<!-- families.*?-->\n).*?(<!-- end of families)",
-        lambda found: f"{found[1]}{table()}\n{found[2]}",
-        readme,
-        flags=re.DOTALL,
-    )
+    from benchmarks.tables import between
+
+    made = between(README.read_text(encoding="utf-8"), "families", table())
     README.write_text(made, encoding="utf-8")

@@ -19,3 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs
 def path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders of users' own files, which undrift adds to the path, are forgotten."""
     monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than the rest of a short run."""
+    monkeypatch.setattr("undrift.report.figures._plan", lambda run: {})

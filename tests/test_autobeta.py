@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from experiments.autobeta.rules import Bounded
 from experiments.autobeta.summary import PAGE, page
+from tests.laws.pairs import gap, over_seeds, problem_of
 from tests.laws.play import play
-from tests.laws.test_identities import gap, over_seeds, problem_of
 
 
 def test_the_page_has_the_tables_of_the_results() -> None:

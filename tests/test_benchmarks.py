@@ -145,11 +145,12 @@ def test_the_page_gets_tables_and_figures(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(SystemExit, match="write the page"):
         draw.main()
     page = tmp_path / "speed.md"
-    page.write_text("# Speed\n<!-- engines -->\nold\n<!-- /engines -->\nend\n")
+    page.write_text("# Speed\n<!-- engines -->\nold\n<!-- end of engines -->\nend\n")
     with pytest.raises(SystemExit, match="<!-- scale -->"):
         draw.main()
     page.write_text(
-        page.read_text() + "<!-- scale -->\n<!-- /scale -->\n<!-- peers --><!-- /peers -->"
+        page.read_text()
+        + "<!-- scale -->\n<!-- end of scale -->\n<!-- peers -->\n<!-- end of peers -->"
     )
     (tmp_path / "images").mkdir()
     draw.main()

@@ -32,8 +32,8 @@ def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
 def test_cost_table(capsys: pytest.CaptureFixture[str]) -> None:
     main(["cost", *COSTS.split(), "--markdown"])
     made = capsys.readouterr().out.split("\n\n")[1].strip()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = re.search(r"<!-- cost table.*?-->\n(.*?)\n<!-- end", readme, flags=re.DOTALL)
+    page = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- cost table.*?-->\n(.*?)\n<!-- end", page, flags=re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == made
 

@@ -24,6 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables import between
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "conform.md"
@@ -130,15 +132,13 @@ def page(results: dict[str, Any]) -> str:
             what = what if guess["scope"] == "all" else f"The models in {guess['scope']}"
             lines.append(f"- {what} are those of the reference with {guess['says']}.")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
 def draw(results: dict[str, Any]) -> None:
     """Put the tables into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    head, mark, rest = text.partition("<!-- results -->\n")
-    _, end, tail = rest.partition("<!-- /results -->")
-    PAGE.write_text(head + mark + page(results) + end + tail, encoding="utf-8")
+    text = between(PAGE.read_text(encoding="utf-8"), "results", page(results))
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ hard.csv     long runs without anything that bounds the model
 
 from __future__ import annotations
 
-import re
 import statistics
 
+from benchmarks.tables import between
 from experiments.autobeta.run import HERE, SIZES, SKEWS, fixed, table, tuned
 from undrift.report.drawing import STYLE
 from undrift.report.palette import ink
@@ -181,15 +181,6 @@ def draw(confirmed: Scores) -> None:
         figure.savefig(FIGURE, metadata={"Software": None})
 
 
-def replace_part(text: str, name: str, lines: list[str]) -> str:
-    """The page with another content between the marks of a part."""
-    mark = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
-    new, times = re.subn(mark, lambda m: m[1] + "\n".join(lines) + "\n" + m[2], text, flags=re.S)
-    if times != 1:
-        raise SystemExit(f"{PAGE}: has no part {name}")
-    return new
-
-
 def page(text: str) -> str:
     """The page with the tables of the results."""
     explore, confirm = read("explore.csv"), read("confirm.csv")
@@ -198,7 +189,7 @@ def page(text: str) -> str:
         if cells(confirm, task):
             parts[task] = [verdict(confirm, task, RULE), "", *comparison(confirm, task, RULE)]
     for name, lines in (parts | {"hard": hard()}).items():
-        text = replace_part(text, name, lines)
+        text = between(text, name, "\n".join(lines))
     return text
 
 

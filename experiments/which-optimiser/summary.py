@@ -1,4 +1,4 @@
-"""Table and figure of docs/howto/choosing.md: python experiments/which-optimiser/summary.py [OUT]
+"""Table and figure of docs/howto/choosing.md: python -m experiments.which-optimiser.summary [OUT]
 
 OUT has the cells that grid.py ran; without it, the ledgers in results/ are read. Of the two step
 sizes, the one with the better mean accuracy on validation clients counts.
@@ -7,7 +7,6 @@ sizes, the one with the better mean accuracy on validation clients counts.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks.tables import between
 from undrift.report.drawing import styled
 from undrift.report.palette import ink
 
@@ -102,12 +102,7 @@ def main(out: Path | None) -> None:
     cells = {key: read(path) for key, path in paths.items() if path.exists()}
     algorithms = list(next(iter(cells.values())))
     page = DOCS / "howto" / "choosing.md"
-    text = page.read_text(encoding="utf-8")
-    start, end = "<!-- grid -->\n", "<!-- end of grid -->"
-    made = f"{start}{table(cells, algorithms)}\n{end}"
-    text, times = re.subn(f"{start}.*?{end}", lambda _: made, text, flags=re.DOTALL)
-    if times != 1:
-        raise SystemExit(f"{page}: has no place for the table")
+    text = between(page.read_text(encoding="utf-8"), "grid", table(cells, algorithms))
     page.write_text(text, encoding="utf-8")
     draw(cells, algorithms, DOCS / "images" / "which-optimiser.svg")
 

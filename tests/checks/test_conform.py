@@ -346,14 +346,14 @@ def test_the_page_shows_the_committed_results() -> None:
     assert len(libraries) >= 5
     assert all(report["ok"] for report in libraries["undrift"])
     assert {report["method"] for report in libraries["undrift"]} == set(ours.ADAPTERS)
-    assert f"\n{matrix.page(results)}<!-- /results -->" in matrix.PAGE.read_text("utf-8")
+    assert f"\n{matrix.page(results)}\n<!-- end of results -->" in matrix.PAGE.read_text("utf-8")
 
 
 def test_results_of_libraries_that_did_not_run_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, shown = tmp_path / "results.json", tmp_path / "conform.md"
-    shown.write_text("<!-- results -->\n<!-- /results -->", "utf-8")
+    shown.write_text("<!-- results -->\n<!-- end of results -->", "utf-8")
     monkeypatch.setattr(matrix, "PAGE", shown)
     report = conform(lambda: PlainScaffold("sign"), "scaffold").to_dict()
     for script, setting in (("flower", "one"), ("ours", "two"), ("ours", "three")):

@@ -23,12 +23,6 @@ from undrift.training.work import Local
 QUICK = ["--rounds", "4", "--seeds", "1", "--every", "2", "--sampler", "Uniform(3)"]
 
 
-@pytest.fixture
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than the rest of a short run."""
-    monkeypatch.setattr("undrift.report.figures._plan", lambda run: {})
-
-
 def compare(*arguments: str) -> None:
     main(["compare", *arguments])
 
@@ -124,6 +118,7 @@ def test_json_is_parseable_and_repeats(tmp_path: Path, capsys: pytest.CaptureFix
     assert runs[0][3]["algorithm"] == "FedGLAD(ServerOpt(FedAvg(), Adam(lr=0.01)))"
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_your_own_table_from_file_to_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

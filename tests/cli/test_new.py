@@ -12,9 +12,8 @@ from undrift.cli.app import main
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_figures: None) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("undrift.report.figures.write_figures", lambda *_: [])  # takes seconds
     yield tmp_path
     for name in ("half", "test_half", "server_noise", "test_server_noise"):
         sys.modules.pop(name, None)

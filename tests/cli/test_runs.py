@@ -57,6 +57,7 @@ def test_report_leaves_out_what_is_no_run(tmp_path: Path, capsys: Shown) -> None
     assert {path.suffix for path in (out / "figures").iterdir()} == {".svg"}
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_goes_into_the_run_itself(tmp_path: Path, capsys: Shown) -> None:
     one_seed = {key: values for key, values in ACCURACY.items() if key[1] == 0}
     run = str(make_run(tmp_path, one_seed))
@@ -150,6 +151,7 @@ def test_show_tells_where_a_fork_started(tmp_path: Path, capsys: Shown) -> None:
     assert "origin fork of 0123 after round 4, the model alone: FedAvg → AdaBest" in said
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_fork_is_called_by_the_folder_beside_it(tmp_path: Path, capsys: Shown) -> None:
     origin = f"Origin(run='0123', algorithm={B!r}, round=4)"
     make_run(tmp_path / "first", hash="0123")

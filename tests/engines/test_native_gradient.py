@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.engines.test_engines import federation
+from tests.engines.kinds import federation
 from undrift.engines.native.fold import eliminate_dead_calls, fold_constants
 from undrift.engines.native.library import load
 from undrift.engines.native.memory import (

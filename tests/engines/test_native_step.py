@@ -86,7 +86,7 @@ def value(tree: Any, leaves: dict[str, Any]) -> Any:
             return value(one, leaves) / number
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(tree=COMBINATIONS)
 def test_combinations_are_as_written(tree: Any) -> None:
     """Of gradient g, model y, momentum m, and x, a and b, which stay."""

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.play import play
-from tests.laws.test_identities import (
+from tests.laws.pairs import (
     TOLERANCE,
     equal,
     gap,
@@ -17,6 +16,7 @@ from tests.laws.test_identities import (
     problem_of,
     with_cohorts_of,
 )
+from tests.laws.play import play
 from undrift.config import UndriftError
 from undrift.experiment.registry import algorithm
 from undrift.vectors import effective_updates, safe_beta

@@ -108,7 +108,13 @@ class CountsTheFields(Algorithm):
 )
 def test_a_broken_law_is_named(algorithm: Algorithm, law: str) -> None:
     with pytest.raises(LawBroken, match=law):
-        check_algorithm(algorithm)
+        check_algorithm(algorithm, [law])
+
+
+def test_every_law_that_is_broken_is_named() -> None:
+    with pytest.raises(LawBroken) as broken:
+        check_algorithm(HasATypo())
+    assert [law for law in LAWS if f"\n  {law}: " not in str(broken.value)] == []
 
 
 def test_dot_products_of_states_do_not_depend_on_their_addresses() -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.laws import family as family  # registers the references
+from tests.laws.pairs import FULL, TOLERANCE, UNEQUAL, gap, over_seeds, problem_of
 from tests.laws.play import play
 from tests.laws.reference import random_problem
-from tests.laws.test_identities import FULL, TOLERANCE, UNEQUAL, gap, over_seeds, problem_of
 from tests.laws.test_parts import UPDATES, one_round
 from tests.laws.test_reference import PROBLEMS, Row, agree
 from undrift.algorithms import FedAU

@@ -131,7 +131,7 @@ def test_fedavg_ends_at_its_own_fixed_point(weights: str, steps: int, seed: int)
     assert bias <= 1e-12 if steps == 1 else bias > 1e-4
 
 
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(seed=SEEDS)
 @pytest.mark.parametrize(
     ("name", "options"),
@@ -155,8 +155,8 @@ def test_fedavg_ends_at_its_own_fixed_point(weights: str, steps: int, seed: int)
 def test_corrected_algorithms_reach_the_optimum(
     name: str, options: dict[str, Any], seed: int
 ) -> None:
-    q = Quadratics.random(seed)
-    assert gap(q.run(name, everyone(3, 70), **options)[-1].x, q.optimum()) <= CONVERGED
+    q = Quadratics.random(seed, eigenvalues=(0.8, 1.2))
+    assert gap(q.run(name, everyone(3, 60), **options)[-1].x, q.optimum()) <= CONVERGED
 
 
 @settings(max_examples=1)
@@ -165,9 +165,9 @@ def test_corrected_algorithms_reach_the_optimum(
     "name", ["scaffold", "scaffold(option=1)", "scaffoldm", "SCAFFOLD-M(alpha=0.5)"]
 )
 def test_scaffold_reaches_the_optimum_with_few_clients_a_round(name: str, seed: int) -> None:
-    q = Quadratics.random(seed, clients=5)
+    q = Quadratics.random(seed, clients=5, eigenvalues=(0.8, 1.2))
     rng = np.random.default_rng(seed)
-    cohorts = [rng.permutation(5)[:2].tolist() for _ in range(150)]
+    cohorts = [rng.permutation(5)[:2].tolist() for _ in range(100)]
     assert gap(q.run(name, cohorts)[-1].x, q.optimum()) <= CONVERGED
 
 
@@ -217,7 +217,7 @@ def test_the_optimum_is_a_fixed_point_of_scaffold(name: str, seed: int) -> None:
             assert gap(round.clients[i].c, gradients[i]) <= 1e-12
 
 
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(seed=SEEDS)
 @pytest.mark.parametrize("scale", ["none", "oracle"])
 def test_feddyn_with_exact_local_solves(scale: str, seed: int) -> None:

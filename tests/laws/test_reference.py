@@ -190,13 +190,13 @@ TABLE = [*SERVER, *CLIENTS, *CORRECTIONS, *SHARED, *WEIGHING, *GLAD]
 @pytest.mark.parametrize("kind", PROBLEMS)
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0])
 def test_agrees(row: Row, kind: str) -> None:
-    agree(row, random_problem(seed=1, rounds=6, **PROBLEMS[kind]))
+    agree(row, random_problem(seed=1, rounds=4, **PROBLEMS[kind]))
 
 
 @pytest.mark.parametrize("loss", ["softmax", "least_squares"])
 @pytest.mark.parametrize("row", CROWD, ids=lambda row: row[0])
 def test_agrees_in_a_crowd(row: Row, loss: str) -> None:
-    agree(row, random_problem(seed=1, rounds=6, loss=loss, full_participation=True))
+    agree(row, random_problem(seed=1, rounds=4, loss=loss, full_participation=True))
 
 
 @settings(max_examples=60)

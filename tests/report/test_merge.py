@@ -42,6 +42,7 @@ def labels(*folders: Path) -> list[str]:
     return [arm.label for arm in together(*folders).arms]
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_runs_of_other_seeds_are_one_run(tmp_path: Path) -> None:
     pooled = together(one_seed(tmp_path / "s1", 1), one_seed(tmp_path / "s0", 0))
     whole = read_run(make_run(tmp_path / "whole"))

@@ -117,6 +117,7 @@ def test_a_diverged_seed_is_counted_and_cannot_win(tmp_path: Path) -> None:
     assert "the model is not finite" in page
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_all_seeds_diverged_at_once(tmp_path: Path) -> None:
     failures = [
         {"algorithm": name, "seed": seed, "round": 5, "reason": "not finite"}
@@ -257,6 +258,7 @@ def regression(folder: Path, **losses: tuple[float | None, ...]) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_regression_is_ranked_by_its_error(tmp_path: Path) -> None:
     folder = regression(tmp_path, Good=(0.01, 0.04, 0.01), Poor=(0.25, 0.25, 0.36))
     run = read_run(folder)

@@ -143,6 +143,7 @@ def test_a_fork_whose_origin_is_gone_says_so(source: Path, tmp_path: Path) -> No
     assert not origin_file(tmp_path, 0).exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_command(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--at", "8", "--algorithm", "fedavg", "fedprox", "--source", "fedavg"]
     main(["fork", str(source), *arguments, "--json", "--out", str(tmp_path)])

@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(stops=st.lists(st.integers(1, 30), min_size=1, max_size=4))
 def test_a_run_can_be_left_and_gone_on_with_anywhere(
     stops: list[int], whole: Path, tmp_path_factory: pytest.TempPathFactory

@@ -192,6 +192,7 @@ def test_reports_of_a_run_in_which_one_algorithm_stopped(tmp_path: Path) -> None
     assert "stopped after round 4 of 9" in markdown_table(found, [stopped, other])
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_says_why_a_trial_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from undrift.core import Struct
 from undrift.runs import checkpoint
 
-KILLS = 25
+KILLS = 15
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from undrift.experiment.registry import GROUPS
 from undrift.tune.knobs import knobs, turned, value
 from undrift.tune.search import halton, points
 from undrift.tune.space import space
+from undrift.tune.tables import settings_text
 
 
 def test_spaces_are_read() -> None:
@@ -96,3 +97,8 @@ def test_quasi_random_points_fill_the_cube() -> None:
     assert {(int(x * 4), int(y * 3)) for x, y in found} == {
         (i, j) for i in range(4) for j in range(3)
     }
+
+
+def test_settings_are_told_without_needless_digits() -> None:
+    told = settings_text({"local.epochs": 1.0, "local.lr": 0.1, "mu": 1e38, "name": "wrap"})
+    assert told == "local.epochs=1, local.lr=0.1, mu=1e+38, name=wrap"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections import Counter
@@ -15,9 +14,10 @@ from torch import Tensor
 
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
+from undrift.deploy.answers import is_score, misfit, one_line, read
 from undrift.deploy.node import Ask
 from undrift.deploy.roster import Roster, refuse_claims
-from undrift.deploy.wire import Refused, facts_in, pack, unpack, with_facts
+from undrift.deploy.wire import Refused, pack, unpack, with_facts
 from undrift.engines.base import ClientJob, Clients, Prepared, Sums, gathered
 from undrift.federation.aggregate import first_bad, nbytes
 from undrift.federation.jobs import ClientQueue, SurveyJob, TrainJob
@@ -37,12 +37,6 @@ B = TypeVar("B")
 
 AGAIN = 60.0
 """seconds after which a node that was turned away is asked again who it is"""
-
-MOST = 2**40
-"""samples that a node may say it has"""
-
-LONGEST = 300
-"""characters of a node's own words that are kept"""
 
 Trial = tuple[str, int]
 """An algorithm and a seed."""
@@ -181,8 +175,8 @@ class Nodes:
         claims = {self.nodes[node]: [node] for node in online if node in self.nodes}
         replies = self._send("query", pack({}), [(node, self.task) for node in nodes])
         for node, reply in zip(nodes, replies, strict=True):
-            facts, absent = _read(reply)
-            if why := absent or _misfit(facts):
+            facts, absent = read(reply)
+            if why := absent or misfit(facts):
                 self._turn_away(node, why)
                 continue
             answers[node] = facts
@@ -249,7 +243,7 @@ class Nodes:
         answer, up = self._forms[job.algorithm]
         results = []
         for work, ask, reply in zip(works, asks, replies, strict=True):
-            facts, absent = _read(reply, ask)
+            facts, absent = read(reply, ask)
             result = ClientResult.missing(absent)
             if not absent:
                 try:
@@ -260,7 +254,7 @@ class Nodes:
                         else self._trained(job, task, work, facts, reply.content, up)
                     )
                 except Refused as refused:
-                    result = ClientResult.missing(f"refused: {_line(refused)}")
+                    result = ClientResult.missing(f"refused: {one_line(refused)}")
             results.append(result)
             self._enter(ask, facts, result)
         self.changed()
@@ -330,10 +324,10 @@ class Nodes:
         ]
         scores = []
         for ask, reply in zip(asks, self._send_to_clients("evaluate", shared, asks), strict=True):
-            facts, absent = _read(reply, ask)
+            facts, absent = read(reply, ask)
             loss, right, answers = (facts.get(key, 0) for key in ("loss", "right", "answers"))
-            if not absent and not _is_score(loss, right, answers):
-                absent = "refused: " + _line(f"a loss of {loss} and {right} right of {answers}")
+            if not absent and not is_score(loss, right, answers):
+                absent = "refused: " + one_line(f"a loss of {loss} and {right} right of {answers}")
             if absent:
                 self.note(f"round {job.t}: no score of {self.roster.told(ask.client)}: {absent}")
             if absent or not answers:
@@ -389,46 +383,3 @@ def _surveyed(content: RecordDict, form: Struct) -> ClientResult:
     return ClientResult(
         up, Struct(), torch.empty(0), record=up, bytes_up=nbytes(up), bad=first_bad(up)
     )
-
-
-def _read(reply: Message | None, ask: Ask | None = None) -> tuple[dict[str, Any], str]:
-    """The facts of an answer, and why there is none, if so: one in time, to this very question."""
-    if reply is None:
-        return {}, "no answer in time"
-    if reply.has_error():
-        return {}, f"its node failed: {_line(reply.error.reason)}"
-    try:
-        facts = facts_in(reply.content)
-    except Refused as refused:
-        return {}, f"refused: {refused}"
-    if "absent" in facts:
-        last = facts.get("last")
-        lost = ask is not None and type(last) is int and 0 <= last < ask.accepted
-        return {"last": last} if lost else {}, _line(facts["absent"])
-    if ask is not None:
-        stamps = facts.get("t"), facts.get("client"), facts.get("based")
-        if stamps != (ask.t, ask.client, ask.accepted):
-            told = "round {}, client {}, from the memory of round {}"
-            wrong, right = told.format(*stamps), told.format(ask.t, ask.client, ask.accepted)
-            return {}, f"refused: it answers for {_line(wrong)}, not {right}"
-    return facts, ""
-
-
-def _misfit(facts: Mapping[str, Any]) -> str:
-    """Why facts are not those of a node that says who it is; "" if they are."""
-    for name, least in {"client": -1, "samples": 0, "tests": 0}.items():
-        value = facts.get(name)
-        if type(value) is not int or not least <= value < MOST:
-            return f"refused: {name} is {_line(value)}, not a number from {least} on"
-    return ""
-
-
-def _is_score(loss: Any, right: Any, answers: Any) -> bool:
-    whole = type(right) is int and type(answers) is int
-    return type(loss) is float and math.isfinite(loss) and whole and 0 <= right <= answers < MOST
-
-
-def _line(words: object) -> str:
-    """A node's own words as one short line, without what a terminal could take for commands."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(words)).split())
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."

@@ -34,7 +34,8 @@ def table(here: Desk, found: list[Outcome]) -> dict[str, list[str]]:
 
 
 def settings_text(settings: Settings) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    """The settings in a line; a whole number is written as one: local.epochs=1, not 1.0."""
+    return ", ".join(f"{name}={str(value).removesuffix('.0')}" for name, value in settings.items())
 
 
 def _failed(one: Outcome) -> str:
