@@ -16,7 +16,7 @@ from undrift.data.federated import FederatedData
 from undrift.deploy.folder import DeploymentFolder
 from undrift.deploy.reference import differences
 from undrift.deploy.roster import Roster
-from undrift.deploy.server import Deployment, deploy
+from undrift.deploy.server import Deployment, client_names, deploy
 from undrift.deploy.status import forgive, status_of
 from undrift.deploy.wire import FACTS, pack, unpack
 from undrift.experiment.experiment import Experiment
@@ -348,6 +348,14 @@ def test_a_quorum_is_at_most_the_number_of_nodes(tmp_path: Path) -> None:
             LocalGrid(None, {}),  # type: ignore[arg-type]
             deployment=Deployment(1.0, quorum=5),
         )
+
+
+def test_clients_are_counted_or_named() -> None:
+    assert client_names("2") == ["node-0", "node-1"]
+    assert client_names('["a", "b"]') == ["a", "b"]
+    for text in ("three", "0", "2.5", "[1]", "[]", ""):
+        with pytest.raises(UndriftError, match="give the number of nodes"):
+            client_names(text)
 
 
 def test_a_run_keeps_its_nodes(tmp_path: Path) -> None:
