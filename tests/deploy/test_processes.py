@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import pytest
 from undrift.cli.app import main
 from undrift.config import UndriftError
 from undrift.deploy import keys, serving
+from undrift.deploy.check import children
 from undrift.deploy.folder import LOOPBACK, DeploymentFolder
 from undrift.deploy.processes import (
     Link,
@@ -163,6 +166,17 @@ while True: signal.pause()
     assert (tmp_path / "goodbye").exists() is not deaf
     with pytest.raises(ProcessLookupError):
         os.kill(pid(), 0)
+
+
+def test_children_are_found_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in children(os.getpid())
+        if shutil.which("ps"):
+            assert child.pid in children(os.getpid(), tmp_path)
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(UndriftError, match=r"nor told by the command ps .*; install ps"):
+            children(os.getpid(), tmp_path)
+        child.communicate(b"\n")
 
 
 def test_a_node_needs_the_servers_port(tmp_path: Path) -> None:
