@@ -21,6 +21,7 @@ import fedjax
 import jax.numpy as jnp
 import numpy as np
 from fedjax.algorithms.fed_avg import federated_averaging
+from fedjax.algorithms.fed_prox import fed_prox
 from fedjax.algorithms.mime import mime
 from fedjax.algorithms.mime_lite import mime_lite
 
@@ -56,6 +57,11 @@ class Samples(fedjax.ClientDataset):
 @cache
 def averaging(lr: float, server: Any) -> Any:
     return federated_averaging(gradient, optimiser("sgd", lr), server, SOME)
+
+
+@cache
+def proximal(lr: float, mu: float) -> Any:
+    return fed_prox(squares, optimiser("sgd", lr), optimiser("sgd", 1.0), SOME, mu)
 
 
 @cache
@@ -105,6 +111,15 @@ class FedAvg:
 
 def hasattr_any(*names: str) -> Any:
     return lambda one: any(hasattr(one, name) for name in names)
+
+
+class FedProx(FedAvg):
+    def start(self, x0: np.ndarray, clients: Any, mu: float) -> None:
+        self.mu = mu
+        self.begin(x0, clients, None)
+
+    def algorithm(self, lr: float) -> Any:
+        return proximal(lr, self.mu)
 
 
 class FedAvgM(FedAvg):
@@ -165,6 +180,7 @@ class Mime(MimeLite):
 
 ADAPTERS = {
     "fedavg": FedAvg,
+    "fedprox": FedProx,
     "fedavgm: server sgd(momentum)": FedAvgM,
     "fedadam: server adam": FedAdam,
     "fedyogi: server yogi": FedYogi,

@@ -12,6 +12,7 @@ from typing import Any
 
 os.environ["TQDM_DISABLE"] = "1"
 
+import linear
 import numpy as np
 import torch
 import with_torchvision  # noqa: F401
@@ -74,9 +75,15 @@ class FedAvg:
     kind: Any = FedsimFedAvg
 
     def start(self, x0: np.ndarray, clients: Any, server_lr: float) -> None:
-        self.begin(x0, clients, server_lr)
+        self.begin(x0, clients, partial(torch.optim.SGD, lr=server_lr))
 
-    def begin(self, x0: np.ndarray, clients: Any, server_lr: float = 1.0, **more: float) -> None:
+    def begin(
+        self,
+        x0: np.ndarray,
+        clients: Any,
+        server: Any = partial(torch.optim.SGD, lr=1.0),
+        **more: float,
+    ) -> None:
         self.clients = clients
 
         class Chosen(self.kind):
@@ -92,7 +99,7 @@ class FedAvg:
             model_def=partial(Residual, x0),
             epochs=1,
             criterion_def=HalfSquares,
-            optimizer_def=partial(torch.optim.SGD, lr=server_lr),
+            optimizer_def=server,
             **more,
         )
         self.server = self.algorithm.get_server_storage()
@@ -159,10 +166,27 @@ class AdaBest(FedAvg):
         return {"h_i": self.memories("h")}
 
 
+class Stepping(FedAvg):
+    def optimiser(self) -> torch.optim.Optimizer:
+        return self.server.read("optimizer")
+
+
+class FedAvgM(linear.FedAvgM, Stepping): ...
+
+
+class FedAdam(linear.FedAdam, Stepping): ...
+
+
+class FedAdagrad(linear.FedAdagrad, Stepping): ...
+
+
 ADAPTERS = {
     "fedavg": FedAvg,
     "fedprox": FedProx,
     "fednova": FedNova,
     "feddyn": FedDyn,
     "adabest": AdaBest,
+    "fedavgm: server SGD(momentum)": FedAvgM,
+    "fedadam: server Adam": FedAdam,
+    "fedadagrad: server Adagrad": FedAdagrad,
 }

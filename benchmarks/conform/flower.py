@@ -48,7 +48,7 @@ class FedAvg:
         sent = self.strategy.configure_train(
             self.t, ArrayRecord({"x": Array(self.x)}), ConfigRecord(), Grid(cohort)
         )
-        messages = sorted(sent, key=lambda message: message.metadata.dst_node_id)
+        messages = sorted(sent, key=lambda one: list(cohort).index(one.metadata.dst_node_id - 1))
         replies = [
             self.train(message, batches, lr, epochs)
             for message in messages
@@ -114,10 +114,39 @@ class FedAdagrad(FedAvg):
         return {"v": self.strategy.v_t["x"]}
 
 
+class Krum(FedAvg):
+    kind = strategy.Krum
+
+    def start(self, x0: np.ndarray, clients: Any, f: int) -> None:
+        self.begin(x0, clients, num_malicious_nodes=f)
+
+
+class MultiKrum(FedAvg):
+    kind = strategy.MultiKrum
+
+    def start(self, x0: np.ndarray, clients: Any, f: int, m: int) -> None:
+        self.begin(x0, clients, num_malicious_nodes=f, num_nodes_to_select=m)
+
+
+class Median(FedAvg):
+    kind = strategy.FedMedian
+
+
+class TrimmedMean(FedAvg):
+    kind = strategy.FedTrimmedAvg
+
+    def start(self, x0: np.ndarray, clients: Any, fraction: float) -> None:
+        self.begin(x0, clients, beta=fraction)
+
+
 ADAPTERS = {
     "fedavg": FedAvg,
     "fedavgm": FedAvgM,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedadagrad": FedAdagrad,
+    "krum: Krum": Krum,
+    "krum: MultiKrum": MultiKrum,
+    "median: FedMedian": Median,
+    "trimmedmean: FedTrimmedAvg": TrimmedMean,
 }

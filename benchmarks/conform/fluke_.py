@@ -15,9 +15,11 @@ import with_torchvision  # noqa: F401
 from fluke import FlukeENV
 from fluke.algorithms.fedavgm import FedAVGMServer
 from fluke.algorithms.feddyn import FedDynClient, FedDynServer
+from fluke.algorithms.fedexp import FedExPServer
 from fluke.algorithms.fednova import FedNovaClient, FedNovaServer
 from fluke.algorithms.fedopt import FedOptServer
 from fluke.algorithms.fedprox import FedProxClient
+from fluke.algorithms.fedsam import FedSAMClient, SAMOptimizer
 from fluke.algorithms.scaffold import SCAFFOLDClient, SCAFFOLDServer
 from fluke.client import Client
 from fluke.config import OptimizerConfigurator
@@ -30,6 +32,7 @@ LIBRARY, PACKAGE = "fluke", "fluke-fl"
 
 class FedAvg:
     client, server = Client, Server
+    optimiser: Any = "SGD"
     weighted = True
 
     def start(self, x0: np.ndarray, clients: Any) -> None:
@@ -54,7 +57,7 @@ class FedAvg:
                 skip_singleton=False,
             )
             optimiser = OptimizerConfigurator(
-                {"name": "SGD", "lr": lr}, {"name": "StepLR", "step_size": 1, "gamma": 1}
+                {"name": self.optimiser, "lr": lr}, {"name": "StepLR", "step_size": 1, "gamma": 1}
             )
             loss = Loss()
             self.optimisers.append(optimiser)
@@ -161,6 +164,24 @@ class FedAdagrad(FedAvg):
         self.begin(x0, clients, mode="adagrad", lr=server_lr, beta1=0.0, beta2=0.0, tau=eps)
 
 
+class FedSAM(FedAvg):
+    client, optimiser = FedSAMClient, SAMOptimizer
+
+    def start(self, x0: np.ndarray, clients: Any, rho: float) -> None:
+        self.begin(x0, clients, {"rho": rho})
+
+
+class FedExP(FedAvg):
+    server = FedExPServer
+    weighted = False
+    tolerance = 1e-4  # the server's model becomes float32, and ζ enlarges what is rounded
+
+    def round(self, cohort: Any, batches: Any, lr: float, epochs: int) -> np.ndarray:
+        x = super().round(cohort, batches, lr, epochs)
+        self.made.model.double()  # which the clients of the next round have
+        return x
+
+
 ADAPTERS = {
     "fedavg: weighted=True": FedAvg,
     "fedavg(weights='uniform'): weighted=False, its default": UniformFedAvg,
@@ -174,4 +195,6 @@ ADAPTERS = {
     "fedadam: FedOpt": FedAdam,
     "fedyogi: FedOpt": FedYogi,
     "fedadagrad: FedOpt": FedAdagrad,
+    "fedsam: weighted=True": FedSAM,
+    "fedexp(eps=1e-4): weighted=False, its default": FedExP,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,3 +36,32 @@ def batch_size(batches: Any) -> int:
     if any(len(rows) != size for passes in batches for rows in passes[:-1]):
         raise NotImplementedError("All clients have the same batch size.")
     return size
+
+
+class ServerOptimiser:
+    """For libraries whose server steps with an optimiser of torch, which `begin` gets."""
+
+    def states(self) -> dict[str, np.ndarray]:
+        """Statistics of the optimiser, by the names that torch gives them."""
+        names = {"momentum_buffer": "m", "exp_avg": "m", "exp_avg_sq": "v", "sum": "v"}
+        kept = [one for of_x in self.optimiser().state.values() for one in of_x.items()]
+        return {names[name]: value.numpy() for name, value in kept if name in names}
+
+
+class FedAvgM(ServerOptimiser):
+    def start(self, x0: np.ndarray, clients: Any, beta: float, server_lr: float) -> None:
+        self.begin(x0, clients, partial(torch.optim.SGD, lr=server_lr, momentum=beta))
+
+
+class FedAdam(ServerOptimiser):
+    def start(
+        self, x0: np.ndarray, clients: Any, server_lr: float, beta1: float, beta2: float, eps: float
+    ) -> None:
+        betas = beta1, beta2
+        self.begin(x0, clients, partial(torch.optim.Adam, lr=server_lr, betas=betas, eps=eps))
+
+
+class FedAdagrad(ServerOptimiser):
+    def start(self, x0: np.ndarray, clients: Any, server_lr: float, eps: float) -> None:
+        start = {"initial_accumulator_value": eps**2}
+        self.begin(x0, clients, partial(torch.optim.Adagrad, lr=server_lr, eps=eps, **start))

@@ -26,8 +26,13 @@ TEXTS = {
     "fedadagrad": "FedAdagrad({server_lr}, eps={eps})",
     "mimelite": "MimeLite(SGDm(beta={beta}))",
     "mime": "Mime(SGDm(beta={beta}))",
+    "fedsam": "FedSAM({rho})",
+    "fedexp": "FedExP(FedAvg(weights='uniform'), eps={eps})",
+    "krum": "Krum(FedAvg(), f={f}, m={m})",
+    "median": "Median(FedAvg())",
+    "trimmedmean": "TrimmedMean(FedAvg(), fraction={fraction})",
 }
-STATES = {"c": "c", "h": "h", "m": "server_opt.m", "v": "server_opt.v"}
+STATES = {"c": "c", "h": "h", "m": "server_opt.m", "v": "server_opt.v", "zeta": "fedexp.factor"}
 MEMORIES = {"c_i": "c", "a_i": "a", "h_i": "h"}
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from typing import Any
 
+import linear
 import numpy as np
 import torch
 from linear import Linear, batch_size, half_squares
@@ -47,14 +49,21 @@ class FedAvg:
     postprocessors = (WeightByDatapoints,)
 
     def start(self, x0: np.ndarray, clients: Any, server_lr: float) -> None:
-        self.begin(x0, clients, server_lr)
+        self.begin(x0, clients, partial(torch.optim.SGD, lr=server_lr))
 
-    def begin(self, x0: np.ndarray, clients: Any, server_lr: float = 1.0, **more: Any) -> None:
+    def begin(
+        self,
+        x0: np.ndarray,
+        clients: Any,
+        server: Any = partial(torch.optim.SGD, lr=1.0),
+        **more: Any,
+    ) -> None:
         self.net, self.more, self.t = Model(x0), more, 0
+        self.stepper = server(self.net.parameters())
         self.model = PyTorchModel(
             self.net,
             lambda parameters, lr: torch.optim.SGD(parameters, lr=lr),
-            torch.optim.SGD(self.net.parameters(), lr=server_lr),
+            self.stepper,
         )
         self.algorithm = self.kind()
 
@@ -108,7 +117,7 @@ class Scaffold(FedAvg):
         self.begin(
             x0,
             clients,
-            server_lr,
+            partial(torch.optim.SGD, lr=server_lr),
             population=len(clients),
             use_gradient_as_control_variate=self.option_1,
             user_state_storage=self.storage,
@@ -128,9 +137,26 @@ class ScaffoldOption1(Scaffold):
     option_1 = True
 
 
+class Stepping(FedAvg):
+    def optimiser(self) -> torch.optim.Optimizer:
+        return self.stepper
+
+
+class FedAvgM(linear.FedAvgM, Stepping): ...
+
+
+class FedAdam(linear.FedAdam, Stepping): ...
+
+
+class FedAdagrad(linear.FedAdagrad, Stepping): ...
+
+
 ADAPTERS = {
     "fedavg: WeightByDatapoints": FedAvg,
     "fedprox: WeightByDatapoints": FedProx,
     "scaffold": Scaffold,
     "scaffold(option=1)": ScaffoldOption1,
+    "fedavgm: WeightByDatapoints, server SGD(momentum)": FedAvgM,
+    "fedadam: WeightByDatapoints, server Adam": FedAdam,
+    "fedadagrad: WeightByDatapoints, server Adagrad": FedAdagrad,
 }

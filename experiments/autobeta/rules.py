@@ -79,7 +79,7 @@ class Bounded(Rule):
     """p + more, but at most 2 √(G min(G, age)), or 2 √(G age) if not `strict`."""
 
     _: KW_ONLY
-    more: float = real(0.8, ge=0)
+    more: float = real(0.5, ge=0)
     strict: bool = flag(True)
 
     def memory(self, G: float, p: int, age: float) -> float:

@@ -55,7 +55,7 @@ def effective_updates(square: Any, mean: Vector, cohort: int) -> float:
 
 
 def safe_beta(updates: float, cohort: int, age: Any) -> float:
-    """The decay beta = 1 − 1/s of a sum of past mean updates, s = min(p + 0.8, 2 √(G min(G, a))).
+    """The decay beta = 1 − 1/s of a sum of past mean updates, s = min(p + ½, 2 √(G min(G, a))).
 
     Such a sum moves each mean update by 1 + beta + beta² + ... = s in all. p updates that have
     nothing in common should count as their sum, s = p, or a little more. More than 2G is unstable
@@ -67,4 +67,4 @@ def safe_beta(updates: float, cohort: int, age: Any) -> float:
     age      a, mean over the clients of the rounds since they last took part
     """
     limit = 2 * math.sqrt(updates * min(updates, float(age)))
-    return 1 - 1 / min(cohort + 0.8, limit)
+    return 1 - 1 / min(cohort + 0.5, limit)

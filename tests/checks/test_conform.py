@@ -71,7 +71,9 @@ def test_every_mistake_is_named_and_no_other(name: str, mistake: Mistake) -> Non
 
 def test_every_mistake_says_what_it_is() -> None:
     assert all(one.__doc__ and one.__doc__[-1] == "." for _, one in MISTAKES)
-    assert all(one.__doc__[0].islower() or one.__doc__[0] in "Δη√μ−(|KFANx" for _, one in MISTAKES)
+    assert all(
+        one.__doc__[0].islower() or one.__doc__[0] in "Δη√μ−(|KFANxΣ⌈" for _, one in MISTAKES
+    )
 
 
 class Plain:

@@ -14,9 +14,10 @@ from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.data.federated import FederatedData
 from undrift.deploy.folder import DeploymentFolder
+from undrift.deploy.node import Ask
 from undrift.deploy.reference import differences
 from undrift.deploy.roster import Roster
-from undrift.deploy.server import Deployment, deploy
+from undrift.deploy.server import Deployment, client_names, deploy
 from undrift.deploy.status import forgive, status_of
 from undrift.deploy.wire import FACTS, pack, unpack
 from undrift.experiment.experiment import Experiment
@@ -228,10 +229,35 @@ def test_a_lost_disk_is_named_and_forgiven(tmp_path: Path) -> None:
     with pytest.raises(UndriftError, match="no client is called 'x'; known: node-1"):
         list(forgive(app, "x"))
     (text,) = forgive(app, "node-2")
-    assert text == "client 1 (node-2) goes on from no memory (1 checkpoints changed)"
+    where = "no memory in SCAFFOLD(), seed 0 (1 checkpoints changed)"
+    assert text == f"client 1 (node-2) goes on from {where}"
     longest = experiment("SCAFFOLD()", rounds=4)
     assert play(longest, tmp_path, grid)[-1]["delivered"] == 4
     assert status_of(app)["clients"][1]["absent"] is None
+
+
+def test_only_the_trial_that_lacks_a_memory_is_forgiven(tmp_path: Path) -> None:
+    """A client that lost its memory of FedDyn goes on with that of SCAFFOLD."""
+    names = ("SCAFFOLD()", "FedDyn(mu=0.1)")
+
+    def final(folder: Path, lose: bool) -> list[dict[str, Any]]:
+        app, grid = DeploymentFolder(folder), local_grid(data_of(experiment(*names)), folder)
+        play(experiment(*names, rounds=2), folder, grid)
+        if lose:
+            roster = Roster.read(app.run)
+            assert roster is not None
+            ask = Ask(roster.run, client=1, algorithm=roster.clients[1].algorithm)
+            shutil.rmtree(folder / "node-1" / ask.place)
+        play(experiment(*names, rounds=3), folder, grid)
+        if lose:
+            (text,) = forgive(app, "node-2")
+            assert "goes on from no memory in FedDyn(" in text
+        rows = play(experiment(*names, rounds=4), folder, grid)
+        assert [row["delivered"] for row in rows] == [4, 4]
+        return rows
+
+    lost, kept = (final(tmp_path / str(lose), lose) for lose in (True, False))
+    assert [a["loss"] == b["loss"] for a, b in zip(lost, kept, strict=True)] == [True, False]
 
 
 def test_nodes_score_the_model_on_their_own_samples(tmp_path: Path) -> None:
@@ -348,6 +374,14 @@ def test_a_quorum_is_at_most_the_number_of_nodes(tmp_path: Path) -> None:
             LocalGrid(None, {}),  # type: ignore[arg-type]
             deployment=Deployment(1.0, quorum=5),
         )
+
+
+def test_clients_are_counted_or_named() -> None:
+    assert client_names("2") == ["node-0", "node-1"]
+    assert client_names('["a", "b"]') == ["a", "b"]
+    for text in ("three", "0", "2.5", "[1]", "[]", ""):
+        with pytest.raises(UndriftError, match="give the number of nodes"):
+            client_names(text)
 
 
 def test_a_run_keeps_its_nodes(tmp_path: Path) -> None:

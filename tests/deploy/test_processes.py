@@ -2,17 +2,24 @@
 
 import os
 import re
+import shutil
 import ssl
-from contextlib import closing
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from undrift.cli.app import main
 from undrift.config import UndriftError
 from undrift.deploy import keys, serving
+from undrift.deploy.check import children
 from undrift.deploy.folder import LOOPBACK, DeploymentFolder
 from undrift.deploy.processes import (
     Link,
@@ -112,6 +119,64 @@ def test_a_node_that_ends_says_why(
     said = next(join("fl:1", tmp_path / "n.key", tmp_path / "ca.crt", tmp_path / "state", {}))
     assert said.startswith("the node ended with code 1, and starts again in 15 seconds: ")
     assert re.search(why, said), said
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_node_stays_a_moment_after_ctrl_c(
+    deaf: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the server can read its upload; then it says goodbye, or is killed."""
+    node = f"""
+import os, pathlib, signal, sys
+here = pathlib.Path({str(tmp_path)!r})
+def leave(*_):
+    if not {deaf}:
+        (here / "goodbye").touch()
+        sys.exit()
+signal.signal(signal.SIGINT, leave)
+(here / "session.new").write_text(f"{{os.getsid(0)}} {{os.getpid()}}")
+(here / "session.new").rename(here / "session")
+while True: signal.pause()
+"""
+    slept = []
+
+    def stay(seconds: float) -> None:
+        slept.append(seconds)
+        os.kill(pid(), 0)  # it is alive
+        assert not (tmp_path / "goodbye").exists()
+
+    def pid() -> int:
+        session, process = map(int, (tmp_path / "session").read_text(encoding="utf-8").split())
+        assert session == process  # Ctrl-C does not reach it
+        return process
+
+    @contextmanager
+    def ctrl_c() -> Iterator[None]:
+        while not (tmp_path / "session").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(serving, "terminable", ctrl_c)
+    monkeypatch.setattr(serving, "time", SimpleNamespace(sleep=stay))
+    monkeypatch.setattr(serving, "GOODBYE", 0.1 if deaf else 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        serving._run([sys.executable, "-c", node], dict(os.environ))
+    assert slept == [serving.LINGER]
+    assert (tmp_path / "goodbye").exists() is not deaf
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid(), 0)
+
+
+def test_children_are_found_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in children(os.getpid())
+        if shutil.which("ps"):
+            assert child.pid in children(os.getpid(), tmp_path)
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(UndriftError, match=r"nor told by the command ps .*; install ps"):
+            children(os.getpid(), tmp_path)
+        child.communicate(b"\n")
 
 
 def test_a_node_needs_the_servers_port(tmp_path: Path) -> None:

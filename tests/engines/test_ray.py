@@ -218,15 +218,20 @@ def test_a_block_that_kills_every_site_is_given_up(engine: Ray) -> None:
     doomed.close()
 
 
-def test_ctrl_c_stops_the_driver_and_frees_the_sites(cluster: Any, engine: Ray) -> None:
+def test_a_driver_prints_its_own_words_and_ctrl_c_frees_the_sites(
+    cluster: Any, engine: Ray
+) -> None:
+    """What Ray tells when a machine dies, `died` tells at once."""
     engine.close()  # for its CPUs
+    died = {"lines": ["a machine died"], "pid": "raylet", "is_err": False}
     script = f"""
-import torch, undrift
+import ray, torch, undrift
 from undrift import engines
 data = undrift.FederatedData.of_clients([(torch.randn(99, 999), torch.arange(99) % 3)] * 4)
 task, local = undrift.Task(torch.nn.Linear(999, 99)), undrift.Local(steps=10**6)
 engine = engines.engine("Ray(address={cluster.address!r})")
 print(engine.prepare(task, data, local).about, flush=True)
+ray._private.worker.print_to_stdstream({died}, ignore_prefix=False)
 list(undrift.rounds(undrift.FedAvg(), task, data, total=1, local=local, engine=engine))
 """
     process = subprocess.Popen(
@@ -238,7 +243,8 @@ list(undrift.rounds(undrift.FedAvg(), task, data, total=1, local=local, engine=e
     )
     time.sleep(0.5)  # it is on its way by now; if not, it stops even so
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
+    chatter, errors = process.communicate()
+    assert chatter == ""
     assert "KeyboardInterrupt" in errors
     assert engine.prepare(*federation(), LOCAL).about.startswith("Ray: ")
 

@@ -20,7 +20,7 @@ class AdaBest(BiasCorrection):
     mu   strength of the local correction     beta  decay of the server's estimate h
     h_i  client's bias estimate               t'_i  round of its last participation
 
-    `beta="auto"` takes 1 − 1/min(p + 0.8, 2 √(G min(G, a))) in a round with p clients, a their mean
+    `beta="auto"` takes 1 − 1/min(p + ½, 2 √(G min(G, a))) in a round with p clients, a their mean
     t − t'_i, G the effective number of updates (`undrift.vectors.safe_beta`). A fixed beta above
     1 − 1/(2p), with p of many clients a round, may let ||θ|| grow without bound.
 

@@ -242,7 +242,9 @@ def forgive(folder: Path, client: str, /) -> None:
 
     A client that lost its disk is left out, since the server's state contains what it remembered.
     Forgiven, it goes on from an older memory, or from none, which biases SCAFFOLD and FedDyn a
-    little for good. Stop the server first.
+    little for good. This concerns the algorithm and seed that ran when the loss was noticed; if
+    the memory of another is lost too, the client is named again when that goes on. Stop the server
+    first.
 
     Parameters
     ----------

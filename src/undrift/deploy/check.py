@@ -138,10 +138,27 @@ def _start(stack: ExitStack, *arguments: str, output: Any = None) -> subprocess.
 
 def _kill(node: subprocess.Popen[str]) -> None:
     """Kill a node without warning; Flower's processes first, which would notice."""
-    children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text(encoding="utf-8")
-    for group in (*map(int, children.split()), node.pid):
+    for group in (*children(node.pid), node.pid):
         os.killpg(group, signal.SIGKILL)
     node.wait()
+
+
+def children(process: int, proc: Path = Path("/proc")) -> list[int]:
+    """The processes that a process has started; from Linux's /proc, else from the command ps."""
+    listed = proc / str(process) / "task" / str(process) / "children"
+    if listed.exists():
+        return [int(one) for one in listed.read_text(encoding="utf-8").split()]
+    try:
+        told = subprocess.run(
+            ["ps", "-A", "-o", "pid=", "-o", "ppid="], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UndriftError(
+            f"a node cannot be killed: its processes are neither in {listed} nor told by the "
+            f"command ps ({error}); install ps"
+        ) from None
+    pairs = (line.split() for line in told.stdout.splitlines())
+    return [int(one) for one, parent in pairs if int(parent) == process]
 
 
 def _last_words(folder: DeploymentFolder) -> str:

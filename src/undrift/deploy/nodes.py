@@ -306,6 +306,7 @@ class Nodes:
         if result.bad:
             entry.absent = f"{result.bad} is not finite"
         entry.lost = facts.get("last")
+        entry.algorithm, entry.seed = ask.algorithm, ask.seed
         if result.delivered:
             entry.seen = ask.t
         else:

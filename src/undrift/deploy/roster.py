@@ -29,6 +29,7 @@ class Entry:
     seen      last round in which it answered
     absent    why it delivered nothing in the last round in which it was asked
     lost      round of the newest memory that it has, if it lacks the one that counts
+    algorithm, seed   of the trial in which it was last asked, whose memory is lost
     """
 
     name: str = ""
@@ -38,6 +39,8 @@ class Entry:
     seen: int = 0
     absent: str | None = None
     lost: int | None = None
+    algorithm: str = ""
+    seed: int = 0
 
 
 @dataclass

@@ -133,13 +133,12 @@ def server_app(experiment: Path) -> ServerApp:
 
         with own.finding(partial(beside, experiment.parent)):
             try:
-                names = json.loads(str(config["clients"]))
                 known = json.loads(str(config["nodes"]) or "{}")
                 happening = deploy(
                     grid,
                     Experiment.from_toml(experiment),
                     folder,
-                    names if isinstance(names, list) else [f"node-{i}" for i in range(names)],
+                    client_names(str(config["clients"])),
                     deployment=Deployment(float(config["deadline"]), int(config["quorum"])),
                     nodes={int(node): int(client) for node, client in known.items()},
                     home=str(config["home"]),
@@ -156,6 +155,21 @@ def server_app(experiment: Path) -> ServerApp:
         note("done")
 
     return app
+
+
+def client_names(text: str) -> list[str]:
+    """The names of clients from the setting `clients`: their number, or a JSON list of names."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if type(found) is int and found > 0:
+        return [f"node-{i}" for i in range(found)]
+    if isinstance(found, list) and found and all(isinstance(name, str) for name in found):
+        return found
+    raise UndriftError(
+        f'clients={text!r}: give the number of nodes, as in clients="3", or a JSON list of names'
+    )
 
 
 def _told(row: Mapping[str, Any]) -> str:

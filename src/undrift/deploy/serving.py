@@ -185,6 +185,7 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
                 process.wait(GOODBYE)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def _reason(superlink: str, trusted: Path) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 from undrift.config import UndriftError
 from undrift.core import Struct
 from undrift.deploy.folder import DeploymentFolder
-from undrift.deploy.roster import Roster
-from undrift.runs.layout import RunFile, checkpoint_files
+from undrift.deploy.roster import Entry, Roster
+from undrift.runs.layout import RunFile, checkpoint_files, trial_folder, trial_named
+from undrift.runs.reading import read_experiment
 from undrift.system.lock import Lock, holder
 
 
@@ -25,7 +26,10 @@ def status_of(folder: DeploymentFolder) -> dict[str, Any]:
 
 
 def forgive(folder: DeploymentFolder, client: str) -> Iterator[str]:
-    """Set the receipts of a client to the newest memory that it has; yields what was done."""
+    """Set the receipts of a client to the newest memory that it has; yields what was done.
+
+    Only those of the trial that lacks it: the client may have its memory of others.
+    """
     from undrift.runs import checkpoint
 
     roster = Roster.read(folder.run)
@@ -40,7 +44,7 @@ def forgive(folder: DeploymentFolder, client: str) -> Iterator[str]:
     lock = Lock(folder.run)
     try:
         changed = 0
-        for path in _checkpoints(folder.run):
+        for path in _checkpoints(folder.run, entry):
             state = checkpoint.load(path)
             try:
                 if number in state.clients and state.clients[number].accepted > entry.lost:
@@ -54,13 +58,18 @@ def forgive(folder: DeploymentFolder, client: str) -> Iterator[str]:
         roster.write(folder.run)
     finally:
         lock.close()
-    yield f"{roster.told(number)} goes on from {where} ({changed} checkpoints changed)"
+    yield (
+        f"{roster.told(number)} goes on from {where} in {entry.algorithm}, seed {entry.seed} "
+        f"({changed} checkpoints changed)"
+    )
 
 
-def _checkpoints(run: Path) -> list[Path]:
-    """All checkpoints of all trials."""
-    folders = sorted((run / RunFile.CHECKPOINTS).glob("*"))
-    return [path for folder in folders for path in checkpoint_files(folder)]
+def _checkpoints(run: Path, entry: Entry) -> list[Path]:
+    """All checkpoints of the trial in which a client was last asked."""
+    algorithms = read_experiment(run / RunFile.EXPERIMENT)["algorithms"]
+    places = (i for i, one in enumerate(algorithms) if one["name"] == entry.algorithm)
+    names = (trial_named(run, place, entry.seed) for place in places)
+    return [path for name in names if name for path in checkpoint_files(trial_folder(run, name))]
 
 
 def _number(roster: Roster, client: str) -> int:

@@ -100,7 +100,7 @@ def _ask(
         return Finding(name, probe.says, outcome, **more)
 
     if scenario is None:
-        return finding("not applicable", note="The method has no such setting.")
+        return finding("not applicable", note="The method has no such case.")
     if scenario.dropped and "dropped" not in inspect.signature(make().round).parameters:
         return finding("not applicable", note="The adapter's round() does not take `dropped`.")
     if probe.states and not rule.state_names():

@@ -32,7 +32,11 @@ class Rule:
     """rounds in which it is"""
     scales = True
     """whether scaling the problem scales the result"""
+    rests = True
+    """whether the method is defined where gradients are zero"""
     weights = "samples"
+    weighted = True
+    """whether the server takes a weighted mean"""
     server_lr = 1.0
     scale = "none"
     mu = 0.0

@@ -57,10 +57,12 @@ def _of(base: Scenario) -> Callable[[type[Rule], Settings], Scenario]:
     return lambda rule, settings: replace(base, settings=settings)
 
 
-def _still() -> Scenario:
+def _still(rule: type[Rule], settings: Settings) -> Scenario | None:
+    if not rule.rests:
+        return None
     base = problem()
     clients = [replace(client, targets=client.inputs @ base.x0) for client in base.clients]
-    return replace(base, clients=clients)
+    return replace(base, clients=clients, settings=settings)
 
 
 def _unequal_steps() -> Scenario:
@@ -69,7 +71,7 @@ def _unequal_steps() -> Scenario:
 
 
 def _neutral(rule: type[Rule], settings: Settings) -> Scenario | None:
-    if rule.neutral is None:
+    if rule.neutral is None or not rule.neutral.keys() <= settings.keys():
         return None
     plain = {"server_lr": 1.0} if "server_lr" in settings else {}
     base = replace(problem(), cohorts=EVERYBODY[: rule.neutral_rounds])
@@ -97,7 +99,7 @@ PROBES = {
             played, clients=played.clients[:1], batches=played.batches[:1], cohorts=[[0]] * ROUNDS
         ),
     ),
-    "zero gradients": Probe("If all gradients are zero at x, nothing moves.", _of(_still())),
+    "zero gradients": Probe("If all gradients are zero at x, nothing moves.", _still),
     "neutral setting": Probe("With the neutral setting it is FedAvg.", _neutral, reference=_fedavg),
     "translation and scale": Probe(
         "In moved and scaled coordinates, the result is moved and scaled.",

@@ -11,6 +11,7 @@ import numpy as np
 
 from undrift.checks.conform.frame import Rule
 from undrift.checks.conform.problem import Vector
+from undrift.checks.conform.robust import Krum, Median, TrimmedMean
 from undrift.config import UndriftError, unknown
 from undrift.config.expressions import tree
 
@@ -295,11 +296,66 @@ class Mime(MimeLite):
         return client.grad(y, rows) - client.grad(self.x, rows) + self.full
 
 
+class FedSAM(Rule):
+    """Gradients that are taken a step uphill."""
+
+    equations: ClassVar = {
+        "x": "x ← x − Σ_P w_i g_i,  w_i = n_i / Σ_P n_j,"
+        "  y ← y − η ∇L_i(y + e),  e = ρ ∇L_i(y) / ||∇L_i(y)||"
+    }
+    settings: ClassVar = {"rho": 0.1}
+    optional: ClassVar = {}
+    neutral: ClassVar = {"rho": 0.0}
+    scales = False
+    rests = False
+    rho: float
+
+    def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        grad = self.clients[i].grad
+        return grad(y + self.uphill(grad(y, rows)), rows)
+
+    def uphill(self, g: Vector) -> Vector:
+        return self.rho * g / (np.linalg.norm(g) + 1e-12)
+
+
+class FedExP(Rule):
+    """A server's step that is the longer, the more updates differ."""
+
+    equations: ClassVar = {
+        "x": "x ← x − ζ ḡ,  ḡ = mean_P g_i",
+        "zeta": "ζ = max(1, mean_P ||g_i||² / (2 (||ḡ||² + ε)))",
+    }
+    optional: ClassVar = {"eps": 0.01}
+    neutral: ClassVar = {"eps": np.inf}
+    scales = False
+    weights = "uniform"
+    eps = 1e-3
+
+    def prepare(self) -> None:
+        self.zeta = 1.0
+
+    def server(self) -> Vector:
+        mean = self.mean(self.g)
+        below = 2 * (float(mean @ mean) + self.epsilon())
+        self.zeta = max(self.least(), self.spread() / below if below > 0 else 1.0)
+        return self.step(self.zeta * mean)
+
+    def spread(self) -> float:
+        return float(self.mean({i: g @ g for i, g in self.g.items()}))
+
+    def epsilon(self) -> float:
+        return self.eps
+
+    def least(self) -> float:
+        return 1.0
+
+
 METHODS: dict[str, type[Rule]] = {
     rule.__name__.lower(): rule
     for rule in (
         *(FedAvg, FedProx, Scaffold, FedDyn, AdaBest, FedNova),
         *(FedAvgM, FedAdam, FedYogi, FedAdagrad, MimeLite, Mime),
+        *(FedSAM, FedExP, Krum, Median, TrimmedMean),
     )
 }
 
@@ -310,6 +366,7 @@ CHOICES: dict[type[Rule], dict[str, tuple[object, ...]]] = {
     AdaBest: {"scale": ("none", "oracle")},
     FedAvgM: {"form": ("heavy_ball", "ema")},
     MimeLite: {"form": ("ema", "heavy_ball")},
+    FedExP: {"eps": (1e-3, 1e-4)},
 }
 """what a method leaves open"""
 
@@ -331,6 +388,7 @@ def method(text: str) -> type[Rule]:
         for base, some in CHOICES.items()
         if issubclass(rule, base)
         for key, all in some.items()
+        if rule.weighted or key != "weights"
     }
     chosen = {one.arg or "": ast.literal_eval(one.value) for one in given}
     for key, value in chosen.items():

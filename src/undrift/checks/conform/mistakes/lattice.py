@@ -32,10 +32,14 @@ def mistakes(rule: type[Rule]) -> list[Mistake]:
 
 
 def _differs(mistake: Mistake, rule: type[Rule]) -> bool:
-    """Whether a mistake in an attribute changes it: equal weights are none where all are equal."""
-    return all(getattr(rule, key) != vars(mistake)[key] for key in ATTRIBUTES & pieces(mistake))
+    """Whether a mistake changes something: equal weights are none where all are equal."""
+    changed = pieces(mistake)
+    if not rule.weighted and changed & WEIGHTS:
+        return False
+    return all(getattr(rule, key) != vars(mistake)[key] for key in ATTRIBUTES & changed)
 
 
+WEIGHTS = {"weights", "counted", "share"}
 ATTRIBUTES = {"weights", "option", "form", "scale"}
 
 

@@ -16,7 +16,9 @@ from undrift.checks.conform.rules import (
     FedAdam,
     FedAvgM,
     FedDyn,
+    FedExP,
     FedNova,
+    FedSAM,
     FedYogi,
     MimeLite,
     Scaffold,
@@ -357,3 +359,84 @@ class MovingStatistics(MimeLite):
     def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
         self.m = super().direction(i, y, rows)
         return self.m
+
+
+# FedSAM and FedExP
+
+
+@of(FedSAM)
+class UphillNotNormalised(FedSAM):
+    """a step uphill of ρ ∇L instead of ρ ∇L/||∇L||."""
+
+    def uphill(self, g: Vector) -> Vector:
+        return self.rho * g
+
+
+@of(FedSAM)
+class Downhill(FedSAM):
+    """a step downhill instead of uphill before the gradient is taken."""
+
+    def uphill(self, g: Vector) -> Vector:
+        return -super().uphill(g)
+
+
+@of(FedSAM)
+class StaysUphill(FedSAM):
+    """steps from y + e instead of y: the step uphill is not taken back."""
+
+    def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        e = self.uphill(self.clients[i].grad(y, rows))
+        return super().direction(i, y, rows) - e / self.rate()
+
+
+@of(FedSAM)
+class UphillAlongSum(FedSAM):
+    """e along the sum of ∇L(y) and the gradient of the client's last step, which is not cleared."""
+
+    def prepare(self) -> None:
+        self.last = self.each()
+
+    def direction(self, i: int, y: Vector, rows: np.ndarray) -> Vector:
+        grad = self.clients[i].grad
+        self.last[i] = grad(y + self.uphill(grad(y, rows) + self.last[i]), rows)
+        return self.last[i]
+
+
+@of(FedExP)
+class NotHalved(FedExP):
+    """ζ without the 2 below the line."""
+
+    def spread(self) -> float:
+        return 2 * super().spread()
+
+
+@of(FedExP)
+class NotMeant(FedExP):
+    """Σ ||g_i||² instead of its mean in ζ."""
+
+    def spread(self) -> float:
+        return sum(float(g @ g) for g in self.g.values())
+
+
+@of(FedExP)
+class NoEpsilon(FedExP):
+    """ζ without ε."""
+
+    def epsilon(self) -> float:
+        return 0.0
+
+
+@of(FedExP)
+class EpsilonPerClient(FedExP):
+    """|P| ε instead of ε, as in the authors' code."""
+
+    def epsilon(self) -> float:
+        return len(self.P) * self.eps
+
+
+@of(FedExP)
+class MayShrink(FedExP):
+    """ζ without max(1, ...), which may be less than 1."""
+
+    def least(self) -> float:
+        return 0.0
