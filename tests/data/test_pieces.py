@@ -146,10 +146,10 @@ def test_distilbert_learns_from_real_articles(news):
         data=form(news, length=24),
         partition="IID(clients=4)",
         model=small(news),
-        local="Local(lr=0.01, epochs=3, batch_size=8)",
+        local="Local(lr=0.005, epochs=4, batch_size=8)",
         sampler="Uniform(2)",
-        rounds=3,
-        every=3,
+        rounds=5,
+        every=5,
     )
     task, data = experiment.check()
     (row,) = Trial(experiment, experiment.algorithms[0], 0, task, data).rows()
