@@ -101,11 +101,11 @@ def _line(error: Exception, algorithm: Algorithm) -> str:
 
 def structure(algorithm: Algorithm) -> None:
     """Server state, client memory and messages keep their fields, shapes and types."""
-    task, _ = _problem()
+    task, data = _problem()
     form = _form(algorithm.init_server(task.x0, task.groups))
     memory = _form(algorithm.init_client(task.x0))
     means = set()
-    for round in _plain_run(algorithm):
+    for round in _run(algorithm, task, data):  # memories are those of the latest round
         _same(form, _form(round.server), f"the server's state in round {round.t}")
         for i, me in round.clients.items():
             _same(memory, _form(me), f"the memory of client {i} in round {round.t}")
