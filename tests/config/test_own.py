@@ -152,6 +152,15 @@ def test_code_is_executed_once_for_each_content(folder: Path) -> None:
     assert own.code(["./mine.py:Half()"]) != before
 
 
+def test_installed_packages_are_nobodys_own(folder: Path) -> None:
+    """Ray ships modules of one's own; torch's would not go."""
+    mine = own.load("./mine.py", "Half")
+    own.load("torch.nn.functional", "mse_loss")
+    names = [module.__name__ for module in own.modules()]
+    assert mine.__module__ in names
+    assert not any(name.startswith("torch") for name in names)
+
+
 def test_quoted_texts_are_no_code(folder: Path) -> None:
     with pytest.raises(UndriftError):
         parse('Digits("./mine.py:Half")', {}, "data set")

@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path, PurePath
@@ -68,8 +69,16 @@ def load(place: str, name: str) -> Any:
 
 
 def modules() -> list[ModuleType]:
-    """The modules of users' own code."""
-    return [one for one in _modules.values() if one.__name__.partition(".")[0] != "undrift"]
+    """The modules of users' own code, without undrift and other packages that were installed."""
+    folders = [
+        Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")
+    ]
+    return [
+        module
+        for (path, _), module in _modules.items()
+        if module.__name__.partition(".")[0] != "undrift"
+        and not any(path.is_relative_to(folder) for folder in folders)
+    ]
 
 
 def normal(place: str) -> str:
