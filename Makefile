@@ -52,11 +52,13 @@ format: $(READY) ## repair what the linter can repair, then format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY) ## build the documentation into build/docs
+docs: $(READY) ## run the notebooks, and build the documentation into build/docs
+	$(BIN)/pytest -m slow -n auto --maxprocesses 8 tests/test_notebooks.py
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 	@echo "documentation: build/docs/index.html"
 
-wheel: $(READY) ## build the wheel into dist
+wheel: $(READY) ## test the wheel, and build it into dist
+	$(BIN)/pytest -m slow tests/test_wheel.py
 	@$(BIN)/pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 

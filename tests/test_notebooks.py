@@ -16,6 +16,8 @@ import pytest
 
 from undrift.report.history import History
 
+pytestmark = pytest.mark.slow  # `make docs` runs them
+
 NOTEBOOKS = Path(__file__).parent.parent / "examples" / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 KERNEL = {"JPY_PARENT_PID": "1", "FORCE_COLOR": "1", "PYTHONWARNINGS": "error"}

@@ -11,6 +11,8 @@ import pytest
 
 import undrift
 
+pytestmark = pytest.mark.slow  # `make wheel` runs them
+
 ROOT = Path(__file__).parent.parent
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 

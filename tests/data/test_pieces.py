@@ -139,6 +139,7 @@ def test_real_articles_as_pieces(news):
     assert (batch[torch.arange(200), last] == end).all()
 
 
+@pytest.mark.slow
 def test_distilbert_learns_from_real_articles(news):
     pytest.importorskip("transformers")
     experiment = Experiment(

@@ -145,6 +145,7 @@ def test_tiny_speeches():
     }
 
 
+@pytest.mark.slow
 def test_the_real_etext_has_leafs_speakers():
     use_data_dir(real("shakespeare/shakespeare-gutenberg-100.txt.gz"))
     try:
