@@ -84,10 +84,11 @@ def comparison(found: Scores, task: str, rule: str) -> list[str]:
     return lines
 
 
-def verdict(found: Scores, task: str, rule: str) -> str:
+def verdict(found: Scores, rule: str, *tasks: str) -> str:
     """How many settings are within 0.3 points of the tuned beta."""
     gaps = {
         cell: paired(found[cell][rule], found[cell][fixed(tuned(*cell))])[0]
+        for task in tasks
         for cell in cells(found, task)
         if rule in found[cell] and fixed(tuned(*cell)) in found[cell]
     }
@@ -180,9 +181,10 @@ def page(text: str) -> str:
     """The page with the tables of the results."""
     explore, confirm = read("explore.csv"), read("confirm.csv")
     parts = {"explored": comparison(explore, "letters", CHOSEN), "rules": explored(explore)}
+    parts["all"] = [verdict(confirm, RULE, "letters", "cnn")]
     for task in "letters", "cnn":
         if cells(confirm, task):
-            parts[task] = [verdict(confirm, task, RULE), "", *comparison(confirm, task, RULE)]
+            parts[task] = [verdict(confirm, RULE, task), "", *comparison(confirm, task, RULE)]
     for name, lines in (parts | {"hard": hard()}).items():
         text = between(text, name, "\n".join(lines))
     return text
