@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/howto/drift.md from the runs that it shows, and that of README.
+"""Draws the pictures of docs/howto/drift.md from the runs that it shows, and those of the papers.
 
 python docs/pictures.py
 """
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import undrift
 from undrift.cli.app import main
-from undrift.papers.figures import draw_outcome, svg
+from undrift.papers.figures import draw_claims, draw_outcome, svg
 from undrift.papers.judging import Book
 from undrift.report.drawing import styled
 
@@ -71,15 +71,20 @@ def together(folder: Path, signs: dict[str, str]) -> undrift.History:
     return undrift.History(rows)
 
 
-def letters() -> None:
-    """AdaBest's Table 2 on letters, from the results that are kept."""
-    (table,) = Book.read("adabest/table2").outcomes
-    drawn = svg(draw_outcome(table, "emnist-l,cp=1%"))
-    (DOCS / "images" / "letters.svg").write_text(drawn, encoding="utf-8")
+def papers() -> None:
+    """AdaBest's Table 2 on letters, and all claims, from the results that are kept."""
+    book = Book.read()
+    (table,) = [one for one in book.outcomes if one.item.id == "adabest/table2"]
+    drawn = {
+        "letters": draw_outcome(table, "emnist-l,cp=1%"),
+        "claims": draw_claims(book.outcomes),
+    }
+    for name, figure in drawn.items():
+        (DOCS / "images" / f"{name}.svg").write_text(svg(figure), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    letters()
+    papers()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for run, words in shown().items():

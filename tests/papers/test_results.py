@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from undrift.cli.app import main
 from undrift.papers import SMOKE, judging
 from undrift.papers.catalogue import read_item
-from undrift.papers.figures import draw_outcome
+from undrift.papers.claims import Claim
+from undrift.papers.figures import draw_claims, draw_outcome
 from undrift.papers.item import Item
 from undrift.papers.judging import Book, outcome
 from undrift.papers.measures import measure
@@ -198,7 +200,7 @@ def test_the_page_shows_everything_escaped(table: Item, out: Path, tmp_path: Pat
     assert "&lt;script&gt;" in text
     assert "90.00 ± 1.00" in text
     assert "undrift paper run adabest/table1" in text
-    assert text.count("<svg") == 1
+    assert text.count("<svg") == 2
     markdown = (tmp_path / "page" / "adabest.md").read_text(encoding="utf-8")
     assert "| setting | A | B | C | D | left to run |" in markdown
     assert r"\begin{tabular}" in (tmp_path / "page" / "adabest.tex").read_text(encoding="utf-8")
@@ -293,3 +295,18 @@ def test_measures(out: Path) -> None:
         assert measure(text).of(curve) == pytest.approx(value)
     assert measure("Last('accuracy')").factor == 100
     assert measure("Growth('x_norm', 1)").factor == 1
+
+
+def test_claims_are_drawn_with_what_they_say_on_the_right(
+    table: Item, out: Path, tmp_path: Path
+) -> None:
+    kept(table, out, tmp_path)
+    turned = copy(table)
+    object.__setattr__(turned, "claims", [Claim.of("B < A", ["A", "B"], table.measures)])
+    results = read_results(table, tmp_path)
+    axes = draw_claims([outcome(one, results) for one in (table, turned)]).axes[0]
+    labels = [one.get_text().removeprefix("adabest/table1, ") for one in axes.get_yticklabels()]
+    assert labels == ["iid: A > B", "skewed: A > B", "iid: B < A", "skewed: B < A"]
+    means = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1]
+    assert means[:2] == pytest.approx(means[2:])
+    assert draw_claims([outcome(table, [])]) is None

@@ -94,6 +94,7 @@ class Judged:
     what: str
     cell: CellOutcome | None
     verdict: Verdict
+    claim: Claim | None = None
 
     @property
     def ours(self) -> bool:
@@ -125,7 +126,7 @@ class Outcome:
                     )
                     if here.scale != there.scale and verdict.word != NOT_RUN:
                         verdict = Verdict(UNCLEAR, "its settings were run at different scales")
-                    found.append(Judged(claim.title, here, verdict))
+                    found.append(Judged(claim.title, here, verdict, claim))
         return found
 
     @cached_property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from undrift._version import __version__
 from undrift.papers.catalogue import PAPERS
-from undrift.papers.figures import draw_outcome, svg
+from undrift.papers.figures import draw_claims, draw_outcome, svg
 from undrift.papers.judging import Book, Outcome, summary
 from undrift.papers.tables import (
     LEGEND,
@@ -52,6 +53,7 @@ def render(book: Book, beside: list[Path]) -> str:
             "css": asset("page.css")
             + Path(__file__).with_name("papers.css").read_text(encoding="utf-8"),
             "lead": "<br>".join(map(escape, summary(book.counts))),
+            "claims": _drawn(draw_claims(book.outcomes)),
             "papers": "\n".join(_paper(book, paper) for paper in _papers(book)),
             "legend": escape(LEGEND),
             "files": f"Beside this page: {links}.",
@@ -88,7 +90,7 @@ def _item(book: Book, outcome: Outcome) -> str:
         f"<h3>{escape(item.name)} · {escape(item.source)}</h3>",
         f"<p>{escape(item.claim)}</p>",
         f'<ul class="note">{said}</ul>' if said else "",
-        _figure(outcome),
+        _drawn(draw_outcome(outcome)),
         *(_table(grid) for grid in grids(outcome, book.rates)),
         f'<p class="note">Left to run: {escape(left)}.</p>' if left else "",
     ]
@@ -97,8 +99,7 @@ def _item(book: Book, outcome: Outcome) -> str:
     return "\n".join([*filter(None, parts), "</section>"])
 
 
-def _figure(outcome: Outcome) -> str:
-    figure = draw_outcome(outcome)
+def _drawn(figure: Any) -> str:
     return f'<div class="figure">{svg(figure)}</div>' if figure else ""
 
 
