@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from undrift.cli.app import main
 from undrift.config import UndriftError
 from undrift.experiment.experiment import Experiment
-from undrift.papers import FOLDER, FULL, SMOKE
+from undrift.papers import FOLDER, FULL, SMOKE, budget
 from undrift.papers.budget import data_facts, trial_budget
 from undrift.papers.catalogue import item, items, read_item
 from undrift.papers.item import TINY, Item
+from undrift.papers.judging import Book
 from undrift.papers.layers import matches
 from undrift.papers.results import Runs, collect
 from undrift.papers.running import jobs
+from undrift.papers.tables import price
 from undrift.runs.runner import run
 
 ALL = {one.id: one for one in items("*")}
@@ -120,6 +124,27 @@ def test_a_budget_counts_the_papers_steps() -> None:
         (cell,) = item("adabest/table2").cells(pattern=f"{data},cp=1%,iid")
         row = cell.rows[0]
         assert trial_budget(row.experiment, row.algorithms[0]).steps == 1000 * steps
+
+
+def test_what_is_left_to_run_has_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the rates of all results, whichever item is asked for; else there is a reason."""
+    pytest.importorskip("transformers")
+    book = Book.read()
+    assert Book.read("adabest/figure7").rates == book.rates
+    assert [one.item.id for one in book.outcomes if one.hours(book.rates) is None] == []
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    budget._model.cache_clear()
+    (outcome,) = Book.read("fedglad/table6").outcomes
+    says = "12 trials, time unknown (DistilBERT needs transformers, which is not installed)"
+    assert price(outcome, book.rates) == says
+
+
+def test_what_is_done_is_counted_at_its_scale(capsys: pytest.CaptureFixture[str]) -> None:
+    """FedGLAD's Table 1 was run with a smaller network, on MNIST."""
+    for scale, done in (FULL, []), ("mlp", ["30"]):
+        main(["paper", "show", "fedglad/table1", "--cells", "mnist", "--scale", scale])
+        (line,) = re.findall(r"^ mnist +10 +30 .*(?:h|minutes)(.*)$", capsys.readouterr().out, re.M)
+        assert line.split() == done
 
 
 @pytest.mark.parametrize(

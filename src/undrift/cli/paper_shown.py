@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.papers import FULL
 from undrift.papers.budget import cell_budget
 from undrift.papers.claims import Claim
 from undrift.papers.item import KINDS, Item
@@ -55,17 +54,20 @@ def _criteria(console: Console, item: Item) -> None:
 
 
 def _budgets(console: Console, outcome: Outcome, book: Book, pattern: str, scale: str) -> None:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table, unknown = Table(box=SIMPLE_HEAD, pad_edge=False), dict[str, None]()
     for head in ("cell", "rows", "trials", "client steps", "operations", "time here", "done"):
         table.add_column(head, justify="left" if head == "cell" else "right")
     for cell in outcome.item.cells(scale, pattern=pattern):
-        budget, known = cell_budget(cell), outcome.cells[cell.id]
+        budget, left = cell_budget(cell), cell_budget(cell, outcome.cells[cell.id].done)
         rate = book.rates.of_model(cell.rows[0].experiment.model)
         flops = "?" if budget.flops is None else f"{budget.flops:.2g}"
-        done = len(known.done) if scale == FULL else 0
+        done = budget.trials - left.trials
         facts = (len(cell.rows), budget.trials, f"{budget.steps:,.0f}", flops)
         table.add_row(cell.id, *map(str, facts), time_text(budget.hours(rate)), str(done or ""))
+        unknown |= {budget.why: None} if budget.why else {}
     console.print(table)
+    for why in unknown:
+        console.print(f"time unknown: {why}", style="dim")
 
 
 def _grid(console: Console, grid: Grid) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
 
@@ -15,6 +15,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.later import torch
 from undrift.measure.cost import RoundCost, client_work, forward_flops
 from undrift.models import Model
+from undrift.models.distilbert import PADDING, DistilBERT
 from undrift.papers import FOLDER
 from undrift.papers.item import Cell, Item
 from undrift.papers.results import Result
@@ -46,11 +47,13 @@ class Budget:
 
     steps  local steps of all clients
     flops  operations of clients and tests; None if the model cannot be made here
+    why    why it cannot
     """
 
     trials: int
     steps: float
     flops: float | None
+    why: str = ""
 
     def hours(self, rate: float | None) -> float | None:
         """The time, at so many operations per second."""
@@ -66,6 +69,7 @@ def total(budgets: Iterable[Budget]) -> Budget:
         sum(one.trials for one in every),
         sum(one.steps for one in every),
         sum(known) if len(known) == len(flops) else None,
+        next((one.why for one in every if one.why), ""),
     )
 
 
@@ -79,10 +83,10 @@ def trial_budget(experiment: Experiment, made: Algorithm) -> Budget:
     batches = math.floor(held / size) if local.batching == "drop" else math.ceil(held / size)
     cohort = experiment.sampler.largest or round(clients * getattr(experiment.sampler, "rate", 0.1))
     steps = cohort * local.count(max(batches, 1))
-    size_of = _model(experiment.model, facts)
-    if size_of is None:
-        return Budget(1, experiment.rounds * steps, None)
-    n, forward = size_of
+    try:
+        n, forward = _model(experiment.model, facts)
+    except UndriftError as error:  # its package is not installed
+        return Budget(1, experiment.rounds * steps, None, str(error).partition(";")[0])
     cost = RoundCost(n, forward, dict(_work(made)))
     train = cost.flops(steps, round(steps * size), round(cohort * held), cohort)
     tests = experiment.rounds // experiment.every + 1
@@ -95,14 +99,13 @@ _work = cache(client_work)
 
 
 @cache
-def _model(model: Model, facts: DataFacts) -> tuple[int, int] | None:
-    """Parameters of a model, and the operations of a forward pass."""
-    words = [str(place) for place in range(facts.words or 0)]
+def _model(model: Model, facts: DataFacts) -> tuple[int, int]:
+    """Parameters of a model, and the operations of a forward pass; needs no files."""
+    if isinstance(model, DistilBERT):
+        model = replace(model, weights=None)
+    words = [str(place) if place else PADDING for place in range(facts.words or 0)]
     dtype = torch.int64 if facts.words else torch.float32
-    try:
-        made = model.build(facts.shape, facts.classes, words)
-    except UndriftError:  # its weights are not here
-        return None
+    made = model.build(facts.shape, facts.classes, words)
     example = torch.zeros((1, *facts.shape), dtype=dtype)
     return sum(p.numel() for p in made.parameters()), forward_flops(made, example)
 

@@ -64,16 +64,19 @@ def paths(paper: str) -> list[Path]:
     return sorted((FOLDER / paper).glob("*.toml"), key=order)
 
 
-def items(pattern: str = "*") -> Iterator[Item]:
-    """All items whose id fits, such as "adabest/table2", "fedglad" or "*/table*"."""
+def ids(pattern: str = "*") -> list[str]:
+    """The ids of items that fit a pattern: "adabest/table2", "fedglad" or "*/table*"."""
     wanted = pattern if "/" in pattern else f"{pattern}/*"
-    found = [
-        p for paper in PAPERS for p in paths(paper) if fnmatchcase(f"{paper}/{p.stem}", wanted)
-    ]
+    known = [f"{paper}/{path.stem}" for paper in PAPERS for path in paths(paper)]
+    found = [id for id in known if fnmatchcase(id, wanted)]
     if not found:
-        known = [f"{paper}/{path.stem}" for paper in PAPERS for path in paths(paper)]
         raise UndriftError(unknown("item", pattern, known, ["`undrift paper list` shows them"]))
-    return map(read_item, found)
+    return found
+
+
+def items(pattern: str = "*") -> Iterator[Item]:
+    """All items whose id fits a pattern."""
+    return (read_item(FOLDER / f"{id}.toml") for id in ids(pattern))
 
 
 def item(id: str) -> Item:

@@ -13,7 +13,7 @@ from typing import Any
 from undrift.experiment.experiment import Experiment
 from undrift.papers import FOLDER, FULL
 from undrift.papers.budget import Budget, Rates, cell_budget, data_facts, total
-from undrift.papers.catalogue import items
+from undrift.papers.catalogue import ids, items
 from undrift.papers.claims import (
     AGREES,
     DISAGREES,
@@ -72,7 +72,7 @@ class CellOutcome:
     other: str
     """why values are not comparable with the printed ones; empty if they are"""
     done: frozenset[str]
-    """trials that were run at full scale"""
+    """trials that were run, at any scale"""
     full: Cell
     """the cell at full scale"""
 
@@ -80,6 +80,10 @@ class CellOutcome:
     def left(self) -> Budget:
         """What is still to be run at full scale."""
         return cell_budget(self.full, self.done)
+
+    def hours(self, rates: Rates) -> float | None:
+        """Time that what is left takes here, at the measured rates."""
+        return self.left.hours(rates.of_model(self.full.rows[0].experiment.model))
 
     @property
     def run(self) -> bool:
@@ -165,12 +169,8 @@ class Outcome:
         return total(one.left for one in self.cells.values())
 
     def hours(self, rates: Rates) -> float | None:
-        """Time that what is left takes here, at the measured rates."""
-        spent = [
-            one.left.hours(rates.of_model(one.cell.rows[0].experiment.model))
-            for one in self.cells.values()
-            if one.left.trials
-        ]
+        """The same of all cells."""
+        spent = [one.hours(rates) for one in self.cells.values() if one.left.trials]
         known = [one for one in spent if one is not None]
         return sum(known) if len(known) == len(spent) else None
 
@@ -194,18 +194,14 @@ class Book:
 
     @classmethod
     def read(cls, pattern: str = "*", folders: Iterable[Path] = (FOLDER,)) -> Book:
-        """From the results in some folders; those of later ones replace those of earlier ones."""
-        known: dict[str, list[Result]] = {}
-        found = list(items(pattern))
-        for item in found:
-            results: dict[Any, Result] = {}
-            for folder in folders:
-                if item.kind == "experiment":
-                    new = current(item, read_results(item, folder))
-                    results |= {one.key: one for one in new}
-            known[item.id] = list(results.values())
-        rates = Rates.of((item, one) for item in found for one in known[item.id])
-        return cls([outcome(item, known[item.id]) for item in found], rates)
+        """From the results in some folders; those of later ones replace those of earlier ones.
+
+        Rates are from the results of all items.
+        """
+        wanted = ids(pattern)
+        known = [(item, _kept(item, folders)) for item in items()]
+        rates = Rates.of((item, one) for item, results in known for one in results)
+        return cls([outcome(*one) for one in known if one[0].id in wanted], rates)
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -215,6 +211,14 @@ class Book:
             for kind, count in one.counts.items():
                 both[kind] += count
         return {kind: count for kind, count in both.items() if count}
+
+
+def _kept(item: Item, folders: Iterable[Path]) -> list[Result]:
+    """The results of an item in some folders."""
+    results: dict[Any, Result] = {}
+    for folder in folders:
+        results |= {one.key: one for one in current(item, read_results(item, folder))}
+    return list(results.values())
 
 
 def outcome(item: Item, results: Sequence[Result]) -> Outcome:

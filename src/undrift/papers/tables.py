@@ -68,8 +68,7 @@ def values_grid(outcome: Outcome, rates: Rates) -> Grid | None:
         return Entry(_printed(printed) if printed else "", ours, word)
 
     def left(cell: CellOutcome) -> Entry:
-        rate = rates.of_model(cell.full.rows[0].experiment.model)
-        return Entry(time_text(cell.left.hours(rate)) if cell.left.trials else "")
+        return Entry(time_text(cell.hours(rates)) if cell.left.trials else "")
 
     if len(labels) <= NARROW:
         lines = [
@@ -138,8 +137,8 @@ def price(outcome: Outcome, rates: Rates) -> str:
     left = outcome.left
     if not left.trials:
         return ""
-    hours = outcome.hours(rates)
-    return f"{left.trials:,} trials, {time_text(hours)}"
+    why = f" ({left.why})" if left.why else ""
+    return f"{left.trials:,} trials, {time_text(outcome.hours(rates))}{why}"
 
 
 def time_text(hours: float | None) -> str:
