@@ -17,12 +17,12 @@ from undrift.papers.catalogue import read_item
 from undrift.papers.claims import Claim
 from undrift.papers.figures import draw_claims, draw_outcome
 from undrift.papers.item import Item
-from undrift.papers.judging import Book, outcome
+from undrift.papers.judging import Book, outcome, summary
 from undrift.papers.measures import measure
 from undrift.papers.page import write_page
 from undrift.papers.results import Result, Runs, collect, keep, read_results, results_file
 from undrift.papers.running import jobs
-from undrift.papers.tables import setting_of
+from undrift.papers.tables import claims_grid, setting_of
 from undrift.papers.verifying import verify
 from undrift.report.read import read_run
 from undrift.runs.runner import run
@@ -175,6 +175,27 @@ def test_verdicts(table: Item, out: Path, tmp_path: Path) -> None:
     assert [one.verdict.word == "not run" for one in partly.claims] == [True, False, True]
     assert partly.left.trials == 15
     assert partly.hours(Book([], judging.Rates({})).rates) is None
+
+
+def test_what_we_added_is_counted_apart(tmp_path: Path) -> None:
+    """The claim "D > B" is about a row of ours, all claims about "skewed" in a setting of ours."""
+    text = TABLE.replace('claims = ["A > B"', 'claims = ["D > B", "A > B"').replace(
+        'alpha=0.1)" }', 'alpha=0.1)", ours = true }'
+    )
+    (tmp_path / "table1.toml").write_text(text, encoding="utf-8")
+    ours = outcome(read_item(tmp_path / "table1.toml"), [])
+    assert summary(ours.counts) == [
+        "2 claims: 2 not run",
+        "2 values: 2 not run",
+        "3 claims in settings that we added: 3 not run",
+    ]
+    places = [(name, str(where)) for name, (where, *_) in claims_grid(ours).lines]  # type: ignore[union-attr]
+    assert places == [
+        ("D > B", "2 settings *"),
+        ("A > B", "iid"),
+        ("A > B", "skewed *"),
+        ("C ~ A", "iid"),
+    ]
 
 
 def test_a_diverged_trial_stays_and_loses(table: Item, out: Path, tmp_path: Path) -> None:

@@ -107,6 +107,11 @@ class Claim:
         return cls(left=left, sign=found[2], right=right, **given)
 
     @property
+    def rows(self) -> set[str]:
+        """The rows on both sides."""
+        return {name for side in (self.left, self.right) for name, _ in side.rows}
+
+    @property
     def title(self) -> str:
         return self.text or (f"{self.measure}: {self.test}" if self.measure else self.test)
 

@@ -34,7 +34,15 @@ from undrift.papers.layers import matches
 from undrift.papers.results import Result, current, read_results
 from undrift.report.estimate import Estimate
 
-COSTS = "entries of cost tables"
+CLAIMS, VALUES, COSTS = "claims", "values", "entries of cost tables"
+ADDED = "claims in settings that we added"
+COUNTED = {
+    CLAIMS: "claim",
+    VALUES: "value",
+    COSTS: "entry of a cost table",
+    ADDED: "claim in a setting that we added",
+}
+"""what is judged → one of it"""
 
 ENOUGH = 0.98
 """share of the samples that results must have been trained and tested on to be comparable"""
@@ -102,8 +110,11 @@ class Judged:
 
     @property
     def ours(self) -> bool:
-        """Whether the paper does not have this setting."""
-        return self.cell is not None and self.cell.cell.ours
+        """Whether it is about a setting or a row that the paper does not have."""
+        if self.cell is None:
+            return False
+        cell, labels = self.cell.cell, self.claim.rows if self.claim else ()
+        return cell.ours or any(row.ours for row in cell.rows if row.label in labels)
 
 
 @dataclass
@@ -153,16 +164,19 @@ class Outcome:
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
-        """What is judged, of what the paper has → its number by verdict."""
+        """What is judged → its number by verdict."""
         kinds = {
-            "claims": self.claims,
-            COSTS if self.item.kind == "cost" else "values": self.values,
+            CLAIMS: [one for one in self.claims if not one.ours],
+            COSTS if self.item.kind == "cost" else VALUES: [
+                one for one in self.values if not one.ours
+            ],
+            ADDED: [one for one in self.claims if one.ours],
         }
-        counted = {
-            kind: Counter(one.verdict.word for one in judged if not one.ours)
+        return {
+            kind: Counter(one.verdict.word for one in judged)
             for kind, judged in kinds.items()
+            if judged
         }
-        return {kind: count for kind, count in counted.items() if count}
 
     @property
     def left(self) -> Budget:
@@ -177,8 +191,7 @@ class Outcome:
 
 def _has(claim: Claim, cell: CellOutcome) -> bool:
     """Whether a cell has all rows of a claim."""
-    labels = {row.label for row in cell.cell.rows}
-    return {name for side in (claim.left, claim.right) for name, _ in side.rows} <= labels
+    return claim.rows <= {row.label for row in cell.cell.rows}
 
 
 def _scores(cell: CellOutcome, measure: str) -> dict[str, Scores]:
@@ -206,7 +219,7 @@ class Book:
     @property
     def counts(self) -> dict[str, Counter[str]]:
         """The same of all items."""
-        both: dict[str, Counter[str]] = {"claims": Counter(), "values": Counter(), COSTS: Counter()}
+        both: dict[str, Counter[str]] = {kind: Counter() for kind in COUNTED}
         for one in self.outcomes:
             for kind, count in one.counts.items():
                 both[kind] += count
@@ -310,7 +323,7 @@ def summary(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     for kind, count in counts.items():
         words = [_counted(count[word], word) for word in VERDICTS if count.get(word)]
         all = sum(count.values())
-        lines.append(f"{all} {kind if all > 1 else kind.removesuffix('s')}: {', '.join(words)}")
+        lines.append(f"{all} {kind if all > 1 else COUNTED[kind]}: {', '.join(words)}")
     return lines
 
 

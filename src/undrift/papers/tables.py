@@ -11,7 +11,7 @@ from undrift.papers.budget import Rates
 from undrift.papers.catalogue import PAPERS
 from undrift.papers.claims import AGREES, DISAGREES, NOT_RUN, OTHER, UNCLEAR, Verdict
 from undrift.papers.item import Item
-from undrift.papers.judging import Book, CellOutcome, Outcome, RowOutcome, summary
+from undrift.papers.judging import Book, CellOutcome, Judged, Outcome, RowOutcome, summary
 from undrift.report.tables import escape_latex, escape_markdown
 
 MARKS = {AGREES: "✓", DISAGREES: "✗", UNCLEAR: "?", OTHER: "≁", NOT_RUN: "–"}
@@ -20,6 +20,8 @@ LEGEND = (
     "✓ agrees, ✗ disagrees, ? cannot tell, ≁ not comparable, – not run"
 )
 LEFT = "left to run"
+OURS = " *"
+"""mark of what we added to a paper"""
 NARROW = 6
 """rows of a paper's table up to which each is a column; else settings are"""
 
@@ -96,19 +98,19 @@ def costs_grid(outcome: Outcome) -> Grid:
 def claims_grid(outcome: Outcome) -> Grid | None:
     """Every claim with its verdict; those that were not run anywhere in one line each."""
     lines = []
-    waiting: dict[str, list[str]] = {}
+    waiting: dict[tuple[str, bool], list[str]] = {}
     for one in outcome.claims:
-        where = setting_of(one.cell) if one.cell else ""
+        where = place_of(one)
         if one.verdict.word == NOT_RUN:
-            if not one.ours:
-                waiting.setdefault(one.what, []).append(where)
+            waiting.setdefault((one.what, one.ours), []).append(where)
             continue
         verdict = Entry(ours=one.verdict.word, word=one.verdict.word)
         lines.append(
             (one.what, (Entry(where), Entry(_gap(one.verdict)), verdict, Entry(one.verdict.why)))
         )
-    for what, places in waiting.items():
-        where = places[0] if len(places) == 1 else f"{len(places)} settings"
+    for (what, ours), places in waiting.items():
+        several = f"{len(places)} settings{OURS if ours else ''}"
+        where = places[0] if len(places) == 1 else several
         lines.append((what, (Entry(where), Entry(), Entry(ours=NOT_RUN, word=NOT_RUN), Entry())))
     if not lines:
         return None
@@ -158,7 +160,13 @@ def rerun(item: Item, cell: CellOutcome | None = None) -> str:
 def setting_of(cell: CellOutcome) -> str:
     """A setting by its name, with the scale that was run; * marks additions of ours."""
     scale = "" if cell.scale == FULL or not cell.run else f" (scale {cell.scale})"
-    return cell.cell.id.replace(",", ", ") + scale + (" *" if cell.cell.ours else "")
+    return cell.cell.id.replace(",", ", ") + scale + (OURS if cell.cell.ours else "")
+
+
+def place_of(judged: Judged) -> str:
+    """The setting of a claim; * marks rows of ours, too."""
+    assert judged.cell is not None
+    return setting_of(judged.cell).removesuffix(OURS) + (OURS if judged.ours else "")
 
 
 def _printed(printed: tuple[float, float | None]) -> str:
