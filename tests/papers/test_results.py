@@ -207,6 +207,9 @@ def test_a_diverged_trial_stays_and_loses(table: Item, out: Path, tmp_path: Path
     judged = outcome(table, results)
     assert judged.claims[0].verdict.word == "agrees"
     assert judged.claims[0].verdict.why == "B diverged on 3 of 3 seeds"
+    assert [one.verdict.word for one in judged.values] == ["not comparable"] * 2
+    whole = [replace(one, samples=(1437, 360)) for one in results]
+    assert [one.verdict.word for one in outcome(table, whole).values][1] == "disagrees"
     page = write_page(Book([judged], judging.Rates({})), tmp_path / "page")
     assert "3 diverged" in page.read_text(encoding="utf-8")
 

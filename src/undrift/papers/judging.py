@@ -155,9 +155,12 @@ class Outcome:
         found = []
         for id, here in self.cells.items():
             for label, printed in self.item.printed.get(id, {}).items():
-                ours = here.rows[label].estimate(self.item.main[0]) if label in here.rows else None
+                row = here.rows[label]
+                ours = row.estimate(self.item.main[0])
                 verdict = judge_value(ours, printed, self.item.seeds, self.item.tolerance)
-                if here.other and ours is not None:
+                if ours is None and row.failed:
+                    verdict = Verdict(DISAGREES, f"diverged on all {row.failed} seeds")
+                if here.other and verdict.word != NOT_RUN:
                     verdict = Verdict(OTHER, here.other, verdict.difference)
                 found.append(Judged(label, here, verdict))
         return found
