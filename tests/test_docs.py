@@ -149,6 +149,12 @@ def test_the_pictures_of_drift_are_drawn_from_the_runs_beside_them() -> None:
     assert set(drawing["shown"]()) == {*drawing["SIGNS"], "norms"}
 
 
+def test_what_we_found_has_the_tables_of_the_results() -> None:
+    found = run_path(str(DOCS / "found.py"))
+    text = found["PAGE"].read_text(encoding="utf-8")
+    assert found["page"](text) == text, "python -m docs.found writes them"
+
+
 def test_the_page_on_what_is_public_tells_the_format_of_runs() -> None:
     text = (DOCS / "public.md").read_text(encoding="utf-8")
     assert re.findall(r"format (\d+)", text) == [str(FORMAT)]

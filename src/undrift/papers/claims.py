@@ -128,7 +128,7 @@ class Claim:
         seeds = sorted(set(a) & set(b)) if a and b else sorted(a or b)
         pairs = [(a.get(seed, self.left.number), b.get(seed, self.right.number)) for seed in seeds]
         if len(pairs) < LEAST_SEEDS:
-            return Verdict(UNCLEAR, f"{len(pairs)} seeds; an interval needs {LEAST_SEEDS}")
+            return Verdict(UNCLEAR, few(len(pairs)))
         if any(math.isnan(x) for pair in pairs for x in pair):
             return self._with_failures(pairs)
         gap = Estimate.of([x - y for x, y in pairs])
@@ -139,15 +139,21 @@ class Claim:
     def _with_failures(self, pairs: Sequence[tuple[float, float]]) -> Verdict:
         failed = [sum(math.isnan(pair[side]) for pair in pairs) for side in (0, 1)]
         names = self.test.split(f" {self.sign} ")
+        sides = {n: [one for one, m in zip(names, failed, strict=True) if m == n] for n in failed}
         why = ", ".join(
-            f"{name} diverged on {n} of {len(pairs)} seeds"
-            for name, n in zip(names, failed, strict=True)
+            f"{' and '.join(some)} diverged on {n} of {len(pairs)} seeds"
+            for n, some in sides.items()
             if n
         )
         order = {_order(x, y) for x, y in pairs}
         if self.sign == "~" or len(order) > 1 or order == {0}:
             return Verdict(UNCLEAR, why)
         return Verdict(AGREES if order == {1 if self.sign == ">" else -1} else DISAGREES, why)
+
+
+def few(seeds: int) -> str:
+    """That there are too few seeds."""
+    return f"{seeds} of {LEAST_SEEDS} seeds that an interval needs"
 
 
 def rule(interval: tuple[float, float], sign: str, tolerance: float) -> str:
@@ -169,7 +175,7 @@ def judge_value(
     if ours is None:
         return Verdict(NOT_RUN)
     if ours.interval is None:
-        return Verdict(UNCLEAR, f"{ours.n} seeds; an interval needs {LEAST_SEEDS}")
+        return Verdict(UNCLEAR, few(ours.n))
     mean, sd = printed
     noise = math.hypot(ours.sd or 0.0, (sd or 0.0) * math.sqrt(ours.n / seeds))
     gap = Estimate(ours.mean - mean, noise, ours.n)

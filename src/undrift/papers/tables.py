@@ -104,10 +104,9 @@ def claims_grid(outcome: Outcome) -> Grid | None:
         if one.verdict.word == NOT_RUN:
             waiting.setdefault((one.what, one.ours), []).append(where)
             continue
-        verdict = Entry(ours=one.verdict.word, word=one.verdict.word)
-        lines.append(
-            (one.what, (Entry(where), Entry(_gap(one.verdict)), verdict, Entry(one.verdict.why)))
-        )
+        verdict, gap = one.verdict, gap_text(outcome.item, one.verdict)
+        judged = Entry(ours=verdict.word, word=verdict.word)
+        lines.append((one.what, (Entry(where), Entry(gap), judged, Entry(verdict.why))))
     for (what, ours), places in waiting.items():
         several = f"{len(places)} settings{OURS if ours else ''}"
         where = places[0] if len(places) == 1 else several
@@ -195,12 +194,13 @@ def digits_of(item: Item) -> str:
     return ".2f" if item.main[1].unit in ("%", "points") else ".3g"
 
 
-def _gap(verdict: Verdict) -> str:
-    gap = verdict.difference
-    if gap is None:
+def gap_text(item: Item, verdict: Verdict) -> str:
+    """The difference of a claim's sides with its interval."""
+    gap, digits = verdict.difference, f"+{digits_of(item)}"
+    if gap is None or gap.interval is None:
         return ""
-    ends = "" if gap.interval is None else f" [{gap.interval[0]:+.3g}, {gap.interval[1]:+.3g}]"
-    return f"{gap.mean:+.3g}{ends}"
+    low, high = gap.interval
+    return f"{gap.mean:{digits}} [{low:{digits}}, {high:{digits}}]"
 
 
 def in_markdown(grid: Grid) -> str:

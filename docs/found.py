@@ -1,0 +1,55 @@
+"""The tables of docs/found.md: the papers' claims that were run, with their differences.
+
+python -m docs.found    # writes them
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.tables import between
+from undrift.papers.claims import NOT_RUN
+from undrift.papers.judging import Book, Outcome
+from undrift.papers.tables import Entry, Grid, gap_text, in_markdown, setting_of
+
+PAGE = Path(__file__).with_name("found.md")
+
+FINDINGS = {
+    "adabest": "adabest/table2 adabest/figure3",
+    "beta": "adabest/figure7",
+    "fedglad": "fedglad/table1 fedglad/table7 fedglad/table2 fedglad/table9",
+    "cohorts": "fedglad/figure4 fedglad/figure5",
+    "factor": "fedglad/figure6 fedglad/figure7",
+    "scaffold": "fedglad/table8",
+    "fedgbo": "fedgbo/figure1",
+}
+"""mark in the page → the items whose claims stand there"""
+
+
+def table(outcome: Outcome) -> str:
+    """Claims and settings that were run, the longer side down; "" if there are none."""
+    entries = {
+        (one.what, setting_of(one.cell)): Entry(
+            ours=gap_text(outcome.item, one.verdict) or one.verdict.why, word=one.verdict.word
+        )
+        for one in outcome.claims
+        if one.cell and one.verdict.word != NOT_RUN
+    }
+    if len({place for _, place in entries}) > len({what for what, _ in entries}):
+        entries = {(place, what): entry for (what, place), entry in entries.items()}
+    down, across = (list(dict.fromkeys(key[side] for key in entries)) for side in (0, 1))
+    lines = ((one, tuple(entries.get((one, other), Entry()) for other in across)) for one in down)
+    return in_markdown(Grid((outcome.item.id, *across), tuple(lines))) if entries else ""
+
+
+def page(text: str) -> str:
+    """The page with the tables of the results."""
+    tables = {one.item.id: table(one) for one in Book.read().outcomes}
+    for mark, ids in FINDINGS.items():
+        some = filter(None, (tables[id] for id in ids.split()))
+        text = between(text, mark, "\n\n".join(some) or "*Not run yet.*")
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
