@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -52,7 +51,6 @@ def list_(
     json_
         Print JSON.
     """
-    from undrift.papers.item import KINDS
     from undrift.papers.judging import Book, summary
     from undrift.papers.tables import price
 
@@ -74,14 +72,20 @@ def list_(
         sys.stdout.write(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
         return
     console = Console(highlight=False)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for head in ("item", "claim", "verdicts", "left to run"):
-        table.add_column(head, overflow="fold")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    stated = []
     for one in book.outcomes:
-        verdicts = "\n".join(summary(one.counts)) or KINDS[one.item.kind]
-        cells = (one.item.id, one.item.claim, verdicts, price(one, book.rates))
-        table.add_row(*map(Text, cells))
+        if one.item.kind == "stated":
+            stated.append(one.item.id)
+            continue
+        left = price(one, book.rates)
+        lines = [*summary(one.counts), *([f"left to run: {left}"] if left else [])]
+        table.add_row(Text(one.item.id, style="bold"), one.item.claim)
+        table.add_row("", Text("\n".join([*lines, ""]), style="dim"))
     console.print(table)
+    if stated:
+        say(console, f"Nothing to run in {', '.join(stated)}.\n")
     for line in summary(book.counts):
         say(console, line)
 
