@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -228,6 +229,17 @@ def test_a_round_is_what_it_is_by_hand(weights: str) -> None:
             assert now.steps == 5 * 2
             assert now.samples == 2 * sum(SIZES)
         x = now.server.x.numpy()
+
+
+def test_updates_may_be_of_any_length() -> None:
+    for lr in (1e-100, 1e100):
+        (now,) = run("fedavg", total=1, local=Local(lr=lr, steps=1, batching="full"))
+        assert math.isnan(now.square_spread) == (now.square == 0) == (lr < 1)
+    pairs = clients()
+    pairs[3][1][:] = 1e100  # Krum leaves it out
+    (now,) = run("Krum(FedAvg(), f=1, m=3)", pairs=pairs, total=1)
+    assert now.weights[3] == 0
+    assert now.square_spread < 10
 
 
 @pytest.mark.parametrize(

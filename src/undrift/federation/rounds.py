@@ -138,8 +138,7 @@ def rounds(
         if pooled:
             yield server.play(state, Cohort((0,)), _pooled(works), {}, 1, began)
         else:
-            people = len(registered)
-            yield server.play(state, cohort, works, dropped, people, began, everyone)
+            yield server.play(state, cohort, works, dropped, len(registered), began, everyone)
 
 
 def _pooled(works: Sequence[Work]) -> list[Work]:

@@ -174,9 +174,7 @@ class Server:
                 of_mean = float(side.delta @ side.delta)
                 drift = max(square - of_mean, 0.0) ** 0.5  # variance: E||d||² − ||E d||²
                 gsi = _gsi(square, of_mean)
-                squares = [one for one, _, _ in numbers]
-                variance = _means([[(one - square) ** 2] for one in squares], shares)[0]
-                square_spread = variance**0.5 / square if square > 0 else math.nan
+                square_spread = _spread([one for one, _, _ in numbers], square, shares)
                 if compared:
                     all_square, of_all = compared
                     all_gsi = _gsi(all_square, float(of_all @ of_all))
@@ -307,6 +305,14 @@ def fresh_memory(algorithm: Algorithm, state: State) -> Struct:
 def _gsi(square: float, of_mean: float) -> float:
     """The similarity indicator, of the mean squared length and that of the mean."""
     return (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
+
+
+def _spread(values: Sequence[float], mean: float, shares: Sequence[float]) -> float:
+    """The weighted standard deviation, over the mean."""
+    if not mean > 0:
+        return math.nan
+    pairs = [(value / mean - 1, w) for value, w in zip(values, shares, strict=True) if w > 0]
+    return math.sqrt(sum(w * off * off for off, w in pairs))  # off**2 may raise
 
 
 def _means(rows: Sequence[Sequence[float]], shares: Sequence[float]) -> list[float]:
