@@ -68,12 +68,14 @@ def test_a_flag_reaches_its_setting(capsys: pytest.CaptureFixture[str], tmp_path
     rest: dict[str, Any] = {"rounds": 7, "every": 2, "validation": 4, "target": 0.3, "dropout": 0.2}
     rest |= {"client_test": 0.2, "personal_steps": 3, "test_subset": 50}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in (local | rest).items()]
-    compare("fedavg", *flags, "--seeds=2", "--batching=keep", "--all-clients", "--dry-run")
+    on = ("--all-clients", "--all-updates")
+    compare("fedavg", *flags, "--seeds=2", "--batching=keep", *on, "--dry-run")
     file.write_text(capsys.readouterr().out)
     made = Experiment.from_toml(file)
     assert made.local == Local(**local, batching="keep")
     assert {name: getattr(made, name) for name in rest} == rest
     assert (made.seeds, made.all_clients, made.fairness) == ((0, 1), True, False)
+    assert made.all_updates
 
 
 def test_test_samples_is_another_name_of_test_subset(capsys: pytest.CaptureFixture[str]) -> None:

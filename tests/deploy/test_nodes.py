@@ -366,6 +366,11 @@ def test_what_has_no_server_cannot_be_deployed(name: str, tmp_path: Path) -> Non
         play(experiment(name), tmp_path, LocalGrid(None, {}))  # type: ignore[arg-type]
 
 
+def test_nodes_are_not_asked_for_the_updates_of_all(tmp_path: Path) -> None:
+    with pytest.raises(UndriftError, match="all_updates=True: nodes train only when they are dra"):
+        play(experiment("FedAvg()", all_updates=True), tmp_path, LocalGrid(None, {}))  # type: ignore[arg-type]
+
+
 def test_a_quorum_is_at_most_the_number_of_nodes(tmp_path: Path) -> None:
     with pytest.raises(UndriftError, match="quorum=5: there are 4 nodes"):
         play(

@@ -147,6 +147,7 @@ def test_rows_of_an_experiment_are_those_of_one_machine(tmp_path: Path, engine: 
         fairness=True,
         personal_steps=2,
         all_clients=True,
+        all_updates=True,
     )
     found = []
     for kind, chosen in (("ray", engine), ("local", "compiled")):

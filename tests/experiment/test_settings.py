@@ -97,6 +97,7 @@ EXPERIMENTS = st.builds(
     target=st.none() | st.floats(0.01, 1),
     dropout=st.floats(0, 1, exclude_max=True),
     all_clients=st.booleans(),
+    all_updates=st.booleans(),
 )
 
 

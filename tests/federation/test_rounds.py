@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -212,7 +213,8 @@ def test_a_round_is_what_it_is_by_hand(weights: str) -> None:
         if x is not None:
             updates, losses = by_hand(pairs, x, steps=2, lr=0.1)
             mean = shares @ updates
-            square = shares @ (updates**2).sum(axis=1)
+            squares = (updates**2).sum(axis=1)
+            square = shares @ squares
             assert gap(now.server.x, x - mean) <= 1e-12
             assert now.mean is not None
             assert gap(now.mean.delta, mean) <= 1e-12
@@ -221,9 +223,23 @@ def test_a_round_is_what_it_is_by_hand(weights: str) -> None:
             spread = shares @ ((updates - mean) ** 2).sum(axis=1)
             assert now.drift == pytest.approx(np.sqrt(spread), abs=1e-9)
             assert now.gsi == pytest.approx(np.sqrt(square / (mean @ mean)), abs=1e-9)
+            assert now.square == pytest.approx(square, abs=1e-12)
+            deviation = np.sqrt(shares @ (squares - square) ** 2)
+            assert now.square_spread == pytest.approx(deviation / square, abs=1e-9)
             assert now.steps == 5 * 2
             assert now.samples == 2 * sum(SIZES)
         x = now.server.x.numpy()
+
+
+def test_updates_may_be_of_any_length() -> None:
+    for lr in (1e-100, 1e100):
+        (now,) = run("fedavg", total=1, local=Local(lr=lr, steps=1, batching="full"))
+        assert math.isnan(now.square_spread) == (now.square == 0) == (lr < 1)
+    pairs = clients()
+    pairs[3][1][:] = 1e100  # Krum leaves it out
+    (now,) = run("Krum(FedAvg(), f=1, m=3)", pairs=pairs, total=1)
+    assert now.weights[3] == 0
+    assert now.square_spread < 10
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,19 @@ def test_rows_tell_who_has_delivered_and_each_group_of_parameters() -> None:
         assert "client_accuracy" not in row
 
 
+def test_the_usual_diversity_is_fedglads_mean_of_the_rounds_before() -> None:
+    task, data = federation("classes")
+    made = FedGLAD(FedAvg(), beta=0.7, groups="universal")
+    meter = Meter(made, task, data, RoundCost.of(made, task, data.example), Sequential())
+    usual = None
+    for round in rounds(made, task, data, total=4, sampler=Uniform(3), local=Local(steps=2)):
+        meter.count(round)
+        row = meter.row(round)
+        usual = usual or row["gsi"]
+        assert row["gsi_mean"] == pytest.approx(usual)
+        usual = 0.7 * usual + 0.3 * row["gsi"]
+
+
 @pytest.mark.parametrize(
     ("made", "field"),
     [(AdaBest(), "h"), (SCAFFOLD(), "c"), (FedGLAD(SCAFFOLD()), "c"), (FedAvg(), None)],

@@ -26,6 +26,7 @@ def test_the_table_lists_what_a_run_with_everything_on_measures(tmp_path: Path) 
         validation=1,
         dropout=0.1,
         all_clients=True,
+        all_updates=True,
         fairness=True,
         client_test=0.2,
         personal_steps=1,

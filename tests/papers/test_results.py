@@ -286,7 +286,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             ["run", "adabest/table2", "--cells", "mnist"],
             "has no cell 'mnist' to run; the first are",
         ),
-        (["run", "fedglad/table4"], "fedglad/table4 has no cell"),
+        (["run", "fedglad/table5"], "fedglad/table5 has no cell"),
         (
             ["run", "adabest/table2", "--rows", "FedProx"],
             "--rows FedProx: adabest/table2 has FedAvg",

@@ -26,8 +26,8 @@ def show_item(item: Item, pattern: str, scale: str, folders: Sequence[Path]) -> 
     outcome.cells = {id: cell for id, cell in outcome.cells.items() if matches(id, pattern)}
     console.print(Text(f"{item.id}: {item.source}", style="bold"))
     console.print(item.claim)
-    why = {"stated": item.held, "open": item.why}.get(item.kind, "")
-    console.print(f"\n{KINDS[item.kind]}{f': {why}' if why else ''}", style="dim")
+    held = f": {item.held}" if item.held else ""
+    console.print(f"\n{KINDS[item.kind]}{held}", style="dim")
     for note in item.notes:
         console.print(f"- {note}", style="dim")
     if item.kind == "experiment":

@@ -67,6 +67,9 @@ class Settings:
     """Chance that a client fails to deliver in a round."""
     all_clients: bool = Experiment.all_clients
     """Also evaluate the mean of all clients' last models."""
+    all_updates: bool = Experiment.all_updates
+    """Also compare the updates of each evaluated round's cohort with those of all clients, which
+    train for it."""
     fairness: bool = Experiment.fairness
     """Also measure how accuracy is spread over clients, each on its own samples."""
     client_test: float = Experiment.client_test

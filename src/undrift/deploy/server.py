@@ -58,6 +58,8 @@ def deploy(
     for made in experiment.algorithms:
         if made.regime != "federated":
             raise UndriftError(f"{made!r} has no clients of a server; it cannot be deployed")
+    if experiment.all_updates:
+        raise UndriftError("all_updates=True: nodes train only when they are drawn; leave it out")
     if deployment.quorum > len(names):
         raise UndriftError(
             f"quorum={deployment.quorum}: there are {len(names)} nodes; use at most that many"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 REPORT_ONLY = ("target",)
 """Settings that change only the report, and so are not part of an experiment's identity."""
 
-LATER = ("loss", "client_test", "personal_steps", "test_subset", "stop", "test")
+LATER = ("loss", "client_test", "personal_steps", "test_subset", "stop", "test", "all_updates")
 """settings that earlier versions did not have: with their default, they are no part of the identity
 """
 
@@ -50,6 +50,8 @@ class Experiment(Config):
     target          accuracy whose cost in rounds, bytes and FLOPs is reported
     dropout         probability that a client fails to deliver in a round
     all_clients     also evaluate the mean of all clients' last models (costs memory)
+    all_updates     also compare the updates of an evaluated round's cohort with those that all
+                    clients would have sent (costs time: all clients train for it)
     fairness        also measure how accuracy varies over the clients' own samples (costs time)
     client_test     share of each client's samples that it does not train on, but is measured on:
                     how accuracy varies over clients then is that on these samples
@@ -86,6 +88,7 @@ class Experiment(Config):
     test_subset: int = whole(0, ge=0)
     stop: tuple[StopRule, ...] = ()
     test: bool = flag(True)
+    all_updates: bool = flag(False)
 
     def __post_init__(self) -> None:
         for name in TEXTS:
@@ -115,6 +118,9 @@ class Experiment(Config):
             if getattr(rule, "on", "") == "test" and not self.test:
                 why = "settings are not chosen on test data; stop on='validation'"
                 self.refuse(why, stop=rule)
+        if self.all_updates and all(made.regime != "federated" for made in self.algorithms):
+            why = "no algorithm here has cohorts to compare with all clients; leave it out"
+            self.refuse(why, all_updates=True)
         self._refuse_too_few_clients()
 
     def _refuse_too_few_clients(self) -> None:

@@ -66,6 +66,7 @@ def rounds(
     dropout: float = 0.0,
     state: State | None = None,
     keep_models: bool = False,
+    compare: Callable[[int], bool] | None = None,
 ) -> Generator[Round, None, None]:
     """Run rounds up to number `total`, yielding each.
 
@@ -79,6 +80,8 @@ def rounds(
     dropout      chance that a client fails to deliver
     state        to resume from; it is changed in place
     keep_models  keep every client's last model, for the mean over all clients
+    compare      whether to compare the cohort's updates in a round with those of all registered
+                 clients, which train for it from the same state; nothing else is kept of that
     """
     if not isinstance(algorithm, Algorithm):
         raise UndriftError(
@@ -100,6 +103,9 @@ def rounds(
         raise UndriftError(f"total={total!r}: must be a whole number >= 1")
     if not 0 <= dropout < 1:
         raise UndriftError(f"dropout={dropout}: must be at least 0 and less than 1")
+    if compare and algorithm.regime != "federated":
+        why = "has no cohorts to compare with all clients; leave compare out"
+        raise UndriftError(f"{algorithm!r} {why}")
     sampler = sampler or Uniform(min(10, len(data)))
     local = local or Local()
     engine = engine or usual_engine()
@@ -127,10 +133,12 @@ def rounds(
             luck = stream(seed, "dropout", t).random(len(data))
             dropped |= {i: "dropped out" for i in cohort.ids if luck[i] < dropout}
         works = [Work(t, i, seed, data, local, n_mean) for i in cohort.ids if i not in dropped]
+        asked = registered.tolist() if compare and compare(t) else []
+        everyone = [Work(t, i, seed, data, local, n_mean) for i in asked if data.sizes[i]]
         if pooled:
             yield server.play(state, Cohort((0,)), _pooled(works), {}, 1, began)
         else:
-            yield server.play(state, cohort, works, dropped, len(registered), began)
+            yield server.play(state, cohort, works, dropped, len(registered), began, everyone)
 
 
 def _pooled(works: Sequence[Work]) -> list[Work]:

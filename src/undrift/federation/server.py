@@ -20,6 +20,7 @@ from undrift.system.signals import uninterrupted
 from undrift.training.memory import Store
 from undrift.training.task import Task
 from undrift.training.trainer import ClientResult, Work
+from undrift.vectors import cosine
 
 
 @dataclass
@@ -73,6 +74,16 @@ class Round:
     """root mean square distance of the clients' models from their mean"""
     gsi: float
     """similarity indicator of the updates, over all parameters: 1 if all are equal"""
+    square: float
+    """mean squared length of the updates, with the weights of the mean"""
+    square_spread: float
+    """standard deviation of the squared lengths over their mean, with the same weights"""
+    all_square: float
+    """mean squared length of all clients' updates, from the same state; NaN if not asked for"""
+    all_gsi: float
+    """similarity indicator of all clients' updates; NaN if not asked for"""
+    cohort_cosine: float
+    """cosine of the mean updates of cohort and all clients; NaN if not asked for"""
     bytes_down: int
     bytes_up: int
     steps: int
@@ -101,8 +112,12 @@ class Server:
         dropped: dict[int, str],
         population: int,
         began: float,
+        everyone: Sequence[Work] = (),
     ) -> Round:
-        """Run one round with the clients in `works`; `dropped` says why others have no work."""
+        """Run one round with the clients in `works`; `dropped` says why others have no work.
+
+        The cohort's updates are compared with those of `everyone`, if given.
+        """
         algorithm, server = self.algorithm, state.server
         down, survey, bytes_up, steps, samples = algorithm.download(server), Struct(), 0, 0, 0
         if algorithm.surveys:
@@ -136,8 +151,16 @@ class Server:
             if single:
                 deltas[work.client] = result.up.delta
 
+        compared = None
+        if everyone and accepted:
+            paused = time.perf_counter()
+            compared = self._updates_of(everyone, job, state)
+            began += time.perf_counter() - paused
+
         shares: list[float] = []
         mean, train_loss, drift, gsi = None, math.nan, math.nan, math.nan
+        square, square_spread = math.nan, math.nan
+        all_square, all_gsi, cohort_cosine = math.nan, math.nan, math.nan
         with uninterrupted():
             state.t += 1
             if accepted:
@@ -150,7 +173,12 @@ class Server:
                 self._remember(state, server.x, side.delta, deltas)
                 of_mean = float(side.delta @ side.delta)
                 drift = max(square - of_mean, 0.0) ** 0.5  # variance: E||d||² − ||E d||²
-                gsi = (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
+                gsi = _gsi(square, of_mean)
+                square_spread = _spread([one for one, _, _ in numbers], square, shares)
+                if compared:
+                    all_square, of_all = compared
+                    all_gsi = _gsi(all_square, float(of_all @ of_all))
+                    cohort_cosine = cosine(side.delta, of_all)
         ids = tuple(work.client for work in accepted)
         sent = algorithm.regime == "federated"
         return Round(
@@ -168,6 +196,11 @@ class Server:
             train_loss=train_loss,
             drift=drift,
             gsi=gsi,
+            square=square,
+            square_spread=square_spread,
+            all_square=all_square,
+            all_gsi=all_gsi,
+            cohort_cosine=cohort_cosine,
             bytes_down=sent * len(cohort.ids) * nbytes(down | Struct(buffers=state.buffers)),
             bytes_up=sent * bytes_up,
             steps=steps,
@@ -192,6 +225,17 @@ class Server:
         weights = [self._weight(work.client, cohort) for work in works]
         clients = ClientQueue(works, state.clients, fresh, weights, deltas)
         return zip(works, self.engine.gather(job, self.task, clients, into), strict=True)
+
+    def _updates_of(
+        self, works: Sequence[Work], job: TrainJob, state: State
+    ) -> tuple[float, Tensor]:
+        """Mean squared length and mean of the updates in these works; nothing else is kept."""
+        uploads = Uploads(self.algorithm, job.server)
+        results = self._ask(job, works, state, Cohort(()), uploads)
+        squares = [[result.square] for _, result in results if result.delivered]
+        mean, side, shares = uploads.result()
+        delta: Tensor = (mean | side).delta
+        return _means(squares, shares)[0], delta
 
     def _accept(self, work: Work, result: ClientResult, dropped: dict[int, str]) -> bool:
         """Whether a client delivered; otherwise note why not."""
@@ -256,6 +300,19 @@ def fresh_memory(algorithm: Algorithm, state: State) -> Struct:
     me = algorithm.init_client(state.server.x)
     alone = algorithm.regime == "local" and state.buffers.numel() > 0
     return me | Struct(buffers=state.buffers) if alone else me
+
+
+def _gsi(square: float, of_mean: float) -> float:
+    """The similarity indicator, of the mean squared length and that of the mean."""
+    return (square / of_mean) ** 0.5 if of_mean > 0 else math.nan
+
+
+def _spread(values: Sequence[float], mean: float, shares: Sequence[float]) -> float:
+    """The weighted standard deviation, over the mean."""
+    if not mean > 0:
+        return math.nan
+    pairs = [(value / mean - 1, w) for value, w in zip(values, shares, strict=True) if w > 0]
+    return math.sqrt(sum(w * off * off for off, w in pairs))  # off**2 may raise
 
 
 def _means(rows: Sequence[Sequence[float]], shares: Sequence[float]) -> list[float]:

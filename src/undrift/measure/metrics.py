@@ -26,7 +26,10 @@ from undrift.vectors import cosine
 PART = 4 * CHUNK
 """samples per evaluation job"""
 
-OF_CLIENTS = ("drift", "gsi", "label_similarity", "delivered", "coverage")
+OF_CLIENTS = (
+    *("drift", "gsi", "square", "square_spread"),
+    *("label_similarity", "delivered", "coverage"),
+)
 """what there is only where there are clients"""
 
 NOT_ALONE = ("cloud", "aggregate")
@@ -92,7 +95,9 @@ class Meter:
     personal: Local | None = None
     totals: Totals = field(default_factory=Totals)
     h_cosine: float = math.nan
+    gsi_mean: float = math.nan
     _h: Tensor | None = field(default=None, repr=False)
+    _B: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         about = (self.algorithm, self.task, self.data, self.engine, self.seed, self.personal)
@@ -114,6 +119,7 @@ class Meter:
         self.h_cosine = kept.pop("h_cosine")
         self.totals = Totals(**kept, seconds=seconds)
         self._h = self.algorithm.correction(state.server)
+        self._B = state.server.fedglad.B if "fedglad" in state.server else None
 
     def count(self, round: Round) -> None:
         """Add a round to the totals; call it for every round."""
@@ -127,6 +133,11 @@ class Meter:
         if self._h is not None and round.mean is not None:
             self.h_cosine = cosine(self._h, round.mean.raw)
         self._h = round.correction
+        if "fedglad" in round.server:
+            own = round.server.fedglad
+            B = 0 * own.B if self._B is None else self._B
+            self.gsi_mean = float(B.where(B > 0, own.gsi).mean())  # the first GSI starts B
+            self._B = own.B
 
     def row(self, round: Round) -> dict[str, Any]:
         """All metrics after a round; NaN for those that an algorithm does not have."""
@@ -139,6 +150,12 @@ class Meter:
             "h_cosine": self.h_cosine,
             "drift": round.drift,
             "gsi": round.gsi,
+            "gsi_mean": self.gsi_mean,
+            "square": round.square,
+            "square_spread": round.square_spread,
+            "all_gsi": round.all_gsi,
+            "all_square": round.all_square,
+            "cohort_cosine": round.cohort_cosine,
             "factor": float(server.fedglad.factor.mean()) if "fedglad" in server else math.nan,
             "label_similarity": self.label_similarity(round.cohort),
             "delivered": len(round.delivered),

@@ -83,16 +83,17 @@ def trial_budget(experiment: Experiment, made: Algorithm) -> Budget:
     batches = math.floor(held / size) if local.batching == "drop" else math.ceil(held / size)
     cohort = experiment.sampler.largest or round(clients * getattr(experiment.sampler, "rate", 0.1))
     steps = cohort * local.count(max(batches, 1))
+    tests = experiment.rounds // experiment.every + 1
+    rounds = experiment.rounds + experiment.all_updates * tests * clients / cohort
     try:
         n, forward = _model(experiment.model, facts)
     except UndriftError as error:  # its package is not installed
-        return Budget(1, experiment.rounds * steps, None, str(error).partition(";")[0])
+        return Budget(1, rounds * steps, None, str(error).partition(";")[0])
     cost = RoundCost(n, forward, dict(_work(made)))
     train = cost.flops(steps, round(steps * size), round(cohort * held), cohort)
-    tests = experiment.rounds // experiment.every + 1
     models = 1 + (made.deploys != "cloud") + experiment.all_clients
     test = tests * models * (experiment.test_subset or facts.test) * forward
-    return Budget(1, experiment.rounds * steps, experiment.rounds * train + test)
+    return Budget(1, rounds * steps, rounds * train + test)
 
 
 _work = cache(client_work)

@@ -29,7 +29,6 @@ KINDS = {
     "experiment": "is run",
     "cost": "is computed from the algorithms",
     "stated": "has nothing to run",
-    "open": "needs what is not measured",
 }
 """what an item is → what that means"""
 
@@ -53,7 +52,7 @@ FIELDS = {one.name for one in fields(Experiment)} - {"algorithms", "seeds"}
 """settings of an experiment that an item may give"""
 
 TYPES: dict[tuple[type, ...], str] = {
-    (str,): "source claim kind like table held why",
+    (str,): "source claim kind like table held",
     (dict,): "experiment let axes rows measures printed scales",
     (list, tuple): "claims only_cells only_rows notes",
     (int,): "seeds",
@@ -138,7 +137,6 @@ class Item:
                rows and scales are merged, other entries are taken over unless given
     table      name of a cost table
     held       what stands for the item, where there is nothing to run
-    why        why an item is open
     notes      what a reader should know
     """
 
@@ -162,7 +160,6 @@ class Item:
     like: str = ""
     table: str = ""
     held: str = ""
-    why: str = ""
     notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -174,7 +171,7 @@ class Item:
         if self.kind not in KINDS:
             with at("kind"):
                 raise UndriftError(unknown("kind", str(self.kind), KINDS))
-        for kind, name in {"cost": "table", "stated": "held", "open": "why"}.items():
+        for kind, name in {"cost": "table", "stated": "held"}.items():
             if bool(getattr(self, name)) != (kind == self.kind):
                 with at(name):
                     raise UndriftError(f"{name} is for the kind {kind}, and this is {self.kind}")

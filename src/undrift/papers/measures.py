@@ -20,8 +20,7 @@ class Measure(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.metric not in QUANTITIES:
-            raise UndriftError(unknown("quantity", self.metric, QUANTITIES))
+        _known(self.metric)
 
     @property
     def quantity(self) -> Quantity:
@@ -124,17 +123,39 @@ class Spread(Plain):
 
 
 @dataclass(frozen=True)
-class Correlation(Plain):
-    """Pearson's correlation with another metric, over the evaluations."""
+class Pair(Plain):
+    """Base of the measures of two metrics."""
 
     other: str = text()
 
-    def of(self, curve: TrialRecord) -> float:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _known(self.other)
+
+    def pair(self, curve: TrialRecord) -> np.ndarray:
+        """Both metrics, in the evaluations that have both."""
         pair = np.array([curve[self.metric], curve[self.other]])
-        pair = pair[:, np.isfinite(pair).all(axis=0)]
+        return pair[:, np.isfinite(pair).all(axis=0)]
+
+
+@dataclass(frozen=True)
+class Correlation(Pair):
+    """Pearson's correlation with another metric, over the evaluations."""
+
+    def of(self, curve: TrialRecord) -> float:
+        pair = self.pair(curve)
         if pair.shape[1] < 3 or not pair.std(axis=1).all():
             return math.nan
         return float(np.corrcoef(pair)[0, 1])
+
+
+@dataclass(frozen=True)
+class Distance(Pair):
+    """Relative distance from another metric, |a − b| / |b|; mean over the evaluations."""
+
+    def of(self, curve: TrialRecord) -> float:
+        a, b = self.pair(curve)
+        return float((np.abs(a - b) / np.abs(b)).mean()) if len(a) else math.nan
 
 
 @dataclass(frozen=True)
@@ -149,8 +170,15 @@ class Apart(Plain):
 
 
 MEASURES = {
-    made.__name__: made for made in (Last, At, Mean, Best, Growth, Fall, Spread, Correlation, Apart)
+    made.__name__: made
+    for made in (Last, At, Mean, Best, Growth, Fall, Spread, Correlation, Distance, Apart)
 }
+
+
+def _known(name: str) -> None:
+    """Raise unless there is a quantity of this name."""
+    if name not in QUANTITIES:
+        raise UndriftError(unknown("quantity", name, QUANTITIES))
 
 
 def measure(expression: str) -> Measure:

@@ -29,7 +29,7 @@ OTHERWISE = {
 }
 """what is compared elsewhere, concerns the report only, or follows from settings and seeds"""
 
-MEASURING = {"every", "all_clients", "fairness"}
+MEASURING = {"every", "all_clients", "all_updates", "fairness"}
 """settings that change what is measured, not what is trained"""
 
 _BUILT_IN = {

@@ -78,6 +78,7 @@ class Trial:
         if self.stopped:
             return
         experiment = self.experiment
+        compares = experiment.all_updates and self.algorithm.regime == "federated"
         for round in rounds(
             self.algorithm,
             self.task,
@@ -90,6 +91,7 @@ class Trial:
             available=self.data.available,
             dropout=experiment.dropout,
             state=state,
+            compare=experiment.evaluates if compares else None,
         ):
             self.meter.count(round)
             self.failure = _failure(round)
