@@ -334,3 +334,19 @@ def test_claims_are_drawn_with_what_they_say_on_the_right(
     means = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1]
     assert means[:2] == pytest.approx(means[2:])
     assert draw_claims([outcome(table, [])]) is None
+
+
+def test_rows_of_a_cell_may_be_run_one_after_the_other(table: Item, tmp_path: Path) -> None:
+    (cell,) = table.cells(seeds=1, pattern="iid")
+    for chosen, folders in (["B"], [""]), (["A"], ["-2"]), (["*"], ["", "-3"]), (["*"], []):
+        found = jobs(table, cell.only(chosen), "full", Runs(tmp_path))
+        assert [job.folder.name for job in found] == [f"adabest-table1-iid{n}" for n in folders]
+        for job in found:
+            happening = run(job.experiment, job.folder, engine="sequential")
+            for _ in happening:
+                break
+            happening.close()
+            (again,) = jobs(table, cell.only(chosen), "full", Runs(tmp_path))[:1]
+            assert again == job
+            for _ in run(job.experiment, job.folder, engine="sequential"):
+                pass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 
 from undrift.core import Algorithm
@@ -11,6 +13,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.papers import FULL
 from undrift.papers.item import Cell, Item
 from undrift.papers.results import Runs
+from undrift.runs.identity import has_room
 
 
 @dataclass(frozen=True)
@@ -27,31 +30,36 @@ def jobs(item: Item, cell: Cell, scale: str, runs: Runs) -> list[Job]:
     An experiment that was begun under another name is resumed there.
     """
     found: list[Job] = []
-    for place, experiment in enumerate(cell.experiments()):
-        own = runs.folder / folder_name(item, cell, scale, place)
-        here = runs.folders.get(experiment.hash, own)
-
-        def left(
-            made: Algorithm, elsewhere: bool, of: Experiment = experiment, here: Path = here
-        ) -> bool:
-            """Whether a seed is missing, or done elsewhere only."""
-            trials = [replace(of, algorithms=(made,), seeds=(seed,)).hash for seed in of.seeds]
-            return not all(
-                runs.done(one) and (elsewhere or runs.trials[one].run.folder != here)
-                for one in trials
-            )
-
-        if any(left(made, elsewhere=True) for made in experiment.algorithms):
-            wanted = [made for made in experiment.algorithms if left(made, elsewhere=False)]
-            found.append(Job(replace(experiment, algorithms=tuple(wanted)), here))
+    for experiment in cell.experiments():
+        if all(not _left(experiment, made, runs) for made in experiment.algorithms):
+            continue
+        begun = [runs.folders[experiment.hash]] if experiment.hash in runs.folders else []
+        named = (runs.folder / name for name in _names(item, cell, scale))
+        taken = [job.folder for job in found]
+        for folder in chain(begun, (one for one in named if one not in taken)):
+            wanted = [
+                made for made in experiment.algorithms if _left(experiment, made, runs, folder)
+            ]
+            smaller = replace(experiment, algorithms=tuple(wanted))
+            if has_room(folder, smaller):
+                found.append(Job(smaller, folder))
+                break
     return found
 
 
-def folder_name(item: Item, cell: Cell, scale: str, place: int) -> str:
-    """A name for the run directory of a cell's experiment."""
+def _left(experiment: Experiment, made: Algorithm, runs: Runs, folder: Path | None = None) -> bool:
+    """Whether a seed of an algorithm is not done; in another folder, if one is given."""
+    trials = [
+        replace(experiment, algorithms=(made,), seeds=(seed,)).hash for seed in experiment.seeds
+    ]
+    return not all(runs.done(one) and runs.trials[one].run.folder != folder for one in trials)
+
+
+def _names(item: Item, cell: Cell, scale: str) -> Iterator[str]:
+    """Names for the run directories of a cell's experiments: a, a-2, a-3 and so on."""
     parts = [item.paper, item.name, cell.id, *([scale] if scale != FULL else [])]
     name = "-".join(re.sub(r"[^\w.=%+]+", "-", part).strip("-") for part in parts)
-    return f"{name}-{place + 1}" if place else name
+    return (f"{name}-{number}" if number > 1 else name for number in count(1))
 
 
 def client_rounds(experiment: Experiment) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -82,15 +82,12 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
     for place, began_with in _texts(found.get("code")).items():
         if facts.get("code", {}).get(place, began_with) != began_with:
             raise UndriftError(edited(folder, place))
-    for key in (*(field.name for field in fields(Experiment)), "classes", "parameters"):
-        if key in REPORT_ONLY or _plain(found.get(key)) == _plain(facts.get(key)):
-            continue
-        if not _grows(key, _plain(found.get(key)), _plain(facts.get(key))):
-            how = f"a run can be extended by {GROWS[key]}; else " if key in GROWS else ""
-            raise UndriftError(
-                f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
-                f"{_told(facts.get(key))}; {how}choose another folder with --out"
-            )
+    for key in _other(found, facts, "classes", "parameters"):
+        how = f"a run can be extended by {GROWS[key]}; else " if key in GROWS else ""
+        raise UndriftError(
+            f"{folder} holds another experiment: its {key} is {_told(found.get(key))}, not "
+            f"{_told(facts.get(key))}; {how}choose another folder with --out"
+        )
     _refuse_edited(path, found, stored_hash(found, read_names(path, found["algorithms"]).keys()))
     if facts.get("origin"):
         _refuse_without_origin(folder, set(facts["seeds"]) - set(found["seeds"]))
@@ -100,6 +97,20 @@ def refuse_another(folder: Path, facts: Mapping[str, Any]) -> None:
                 f"the data have changed since {folder} began: {key} was {found[key]}, and is "
                 f"{facts[key]} now; restore the data, or choose another folder with --out"
             )
+
+
+def has_room(folder: Path, experiment: Experiment) -> bool:
+    """Whether there is no run in a folder, or one of this experiment or that it can extend."""
+    path = folder / RunFile.EXPERIMENT
+    return not path.exists() or not any(_other(read_experiment(path), experiment.resolved()))
+
+
+def _other(found: Mapping[str, Any], facts: Mapping[str, Any], *also: str) -> Iterator[str]:
+    """The settings in which a stored experiment is another one, and cannot grow to be this one."""
+    for key in (*(field.name for field in fields(Experiment)), *also):
+        old, new = _plain(found.get(key)), _plain(facts.get(key))
+        if key not in REPORT_ONLY and old != new and not _grows(key, old, new):
+            yield key
 
 
 def _grows(key: str, old: Any, new: Any) -> bool:
