@@ -273,3 +273,19 @@ def test_a_beta_that_may_grow_is_told(name: str, clients: int, told: bool) -> No
     _, data = made.check()
     advice = " ".join(made.advice(data))
     assert ("may let the model grow" in advice) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("FedGLAD(LocalOpt(SCAFFOLD(), HeavyBall()))", True),
+        ("LocalOpt(Momentum(FedAvg()), Adam())", True),
+        ("LocalOpt(SCAFFOLD(), SGD())", False),
+        ("LocalOpt(SCAFFOLD(option=1), HeavyBall())", False),
+        ("LocalOpt(FedAvg(), HeavyBall())", False),
+    ],
+)
+def test_updates_of_another_optimiser_are_no_gradients(name: str, told: bool) -> None:
+    made = experiment(algorithms=[name])
+    _, data = made.check()
+    assert ("takes updates divided by" in " ".join(made.advice(data))) == told

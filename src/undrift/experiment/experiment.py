@@ -263,6 +263,7 @@ class Experiment(Config):
         if self.target is not None and data.targets.is_floating_point():
             yield f"target={self.target:g} is not used: it is an accuracy, the targets are numbers"
         yield from self._growing(getattr(self.sampler, "clients", len(data)), len(data))
+        yield from self._misled()
 
     def _growing(self, cohort: int, clients: int) -> Iterator[str]:
         """Algorithms whose beta is beyond what `undrift.vectors.safe_beta` calls stable."""
@@ -281,6 +282,22 @@ class Experiment(Config):
                     f"{limit:.3g} may let the model grow without bound in long runs; watch ‖x‖, or "
                     "take beta='auto'"
                 )
+
+    def _misled(self) -> Iterator[str]:
+        """Algorithms that learn gradients from updates which another local optimiser makes."""
+        from undrift.optim import SGD
+        from undrift.parts import LocalOpt
+
+        for made in self.algorithms:
+            one = made
+            while isinstance(one, Part):
+                if isinstance(one, LocalOpt) and one.inner.even_steps and one.optimiser != SGD():
+                    yield (
+                        f"{made!r}: {one.inner!r} takes updates divided by steps and step size for "
+                        f"gradients, which they are not with {one.optimiser!r}: it may diverge; "
+                        "SCAFFOLD(option=1) reads gradients themselves"
+                    )
+                one = one.inner
 
 
 def settings_hash(resolved: Mapping[str, Any]) -> str:
