@@ -8,7 +8,7 @@ from undrift.algorithms import AdaBest
 from undrift.core import Algorithm, Part
 from undrift.data.federated import FederatedData
 from undrift.experiment.experiment import Experiment
-from undrift.optim import SGD
+from undrift.optim import Adaptive
 from undrift.parts import Extrapolate, LocalOpt
 
 
@@ -46,10 +46,14 @@ def _growing(made: Algorithm, cohort: int, clients: int) -> Iterator[str]:
 
 
 def _misled(made: Algorithm) -> Iterator[str]:
-    """Whether gradients are learnt from updates that another local optimiser makes."""
+    """Whether gradients are learnt from updates whose length says nothing of them."""
     one = made
     while isinstance(one, Part):
-        if isinstance(one, LocalOpt) and one.inner.even_steps and one.optimiser != SGD():
+        if (
+            isinstance(one, LocalOpt)
+            and one.inner.even_steps
+            and isinstance(one.optimiser, Adaptive)
+        ):
             yield (
                 f"{made!r}: {one.inner!r} takes updates divided by steps and step size for "
                 f"gradients, which they are not with {one.optimiser!r}: it may diverge; "
