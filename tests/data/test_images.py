@@ -88,6 +88,9 @@ def test_mnist_layouts(folder: str, packed: bool, tmp_path: Path) -> None:
     assert np.array_equal(source.inputs[:, 0].numpy(), grey(12, 12))
     assert source.test_targets.tolist() == [0, 1, 2, 0, 1, 2]
     assert MNIST().load(1) is source  # arrays live once in memory
+    plain = MNIST(normalised=False).load(0)
+    shown = plain.transform(plain.inputs)
+    assert torch.equal(shown, plain.inputs / 255)
 
 
 def test_counts_and_labels_are_checked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

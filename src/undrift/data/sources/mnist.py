@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
-from undrift.config import UndriftError
+from undrift.config import UndriftError, flag
 from undrift.data.files.fetch import File, digest, find, locate
 from undrift.data.files.formats import read_idx
 from undrift.data.source import Source
 from undrift.data.sources.images import ImageSet, flat, grey, idx_names
+from undrift.data.transforms import Normalise
 
 NAMES = idx_names("", ("train", "t10k"))
 PUBLISHED = (60_000, 10_000)
@@ -26,7 +27,8 @@ def _files(base: str, *checksums_and_sizes: tuple[str, str, int]) -> tuple[File,
 class MNIST(ImageSet):
     """Handwritten digits: 60,000 images of 28 x 28 pixels to train on, 10,000 to test on.
 
-    Batches are normalised by the mean and deviation of all training pixels, .1307 and .3081.
+    normalised  whether pixels are normalised by the mean and deviation of all training pixels,
+                .1307 and .3081; else they are from 0 to 1, as in FedGLAD's code
 
     Reference: LeCun et al., Gradient-based learning applied to document recognition, 1998.
     """
@@ -58,6 +60,9 @@ class MNIST(ImageSet):
         ),
     )
 
+    _: KW_ONLY
+    normalised: bool = flag(True)
+
     def instead(self, file: File) -> Sequence[Sequence[str]]:
         return [[file.name.removesuffix(".gz")]]
 
@@ -73,14 +78,16 @@ class MNIST(ImageSet):
         x, y, test_x, test_y = (read_idx(path, sum(PUBLISHED) * 28 * 28) for path in paths)
         train = grey(x, 28, paths[0]), flat(y, paths[1])
         test = grey(test_x, 28, paths[2]), flat(test_y, paths[3])
-        return self.assemble(train, test, 10, PUBLISHED, class_names=self.class_names)
+        plain = None if self.normalised else Normalise((0.0,), (1.0,))
+        return self.assemble(train, test, 10, PUBLISHED, plain, class_names=self.class_names)
 
 
 @dataclass(frozen=True)
 class FashionMNIST(MNIST):
     """Clothes in ten classes, in the shape of MNIST: 60,000 images to train on, 10,000 to test on.
 
-    Batches are normalised by the mean and deviation of all training pixels, .2860 and .3530.
+    normalised  whether pixels are normalised by the mean and deviation of all training pixels,
+                .2860 and .3530; else they are from 0 to 1
 
     Reference: Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017.
     """
