@@ -19,6 +19,7 @@ FINDINGS = {
     "beta": "adabest/figure7",
     "fedglad": "fedglad/table1 fedglad/table7 fedglad/table2 fedglad/table9",
     "cohorts": "fedglad/figure4 fedglad/figure5",
+    "lengths": "fedglad/table4 fedglad/figure8 fedglad/figure9",
     "factor": "fedglad/figure6 fedglad/figure7",
     "scaffold": "fedglad/table8",
     "fedgbo": "fedgbo/figure1",

@@ -72,6 +72,12 @@ class Optimiser(Config):
         q = self.track(q, g, raw)
         return (q.m if self.b else g), q
 
+    def gain(self, steps: float) -> float:
+        """Mean length of the first steps along a gradient of length 1 that stays the same."""
+        b = self.b
+        fading: float = b * (1 - b**steps) / (1 - b)  # of the last gradients, some is yet to come
+        return self.lr * self.a / (1 - b) * (1 - fading / steps)
+
 
 @dataclass(frozen=True)
 class SGD(Optimiser):
@@ -139,6 +145,10 @@ class Adaptive(Optimiser):
 
     def use(self, q: Struct, g: Vector) -> Vector:
         return self.numerator(q, g) / self.scale(q)
+
+    def gain(self, steps: float) -> float:
+        """1: they do not grow with the gradient."""
+        return 1.0
 
     def track(self, q: Struct, g: Vector, raw: Vector | None = None) -> Struct:
         raw = g if raw is None else raw

@@ -18,6 +18,7 @@ from undrift.data.partition.partitions import IID, Dirichlet, federate
 from undrift.data.source import Source
 from undrift.data.sources import Digits
 from undrift.data.text.words import NO_TARGET
+from undrift.experiment.advice import advice
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.sampling import Uniform
@@ -252,8 +253,8 @@ def test_samples_in_memory_tell_themselves_apart(tmp_path: Path) -> None:
 def test_copies_in_batches_are_told(options: dict[str, Any], says: str | None) -> None:
     made = experiment(algorithms=["fedavg"], local=Local(**options))
     _, data = made.check()
-    advice = list(made.advice(data))
-    assert advice == [] if says is None else says in advice[0]
+    hints = list(advice(made, data))
+    assert hints == [] if says is None else says in hints[0]
 
 
 @pytest.mark.parametrize(
@@ -271,5 +272,21 @@ def test_copies_in_batches_are_told(options: dict[str, Any], says: str | None) -
 def test_a_beta_that_may_grow_is_told(name: str, clients: int, told: bool) -> None:
     made = experiment(algorithms=[name], sampler=Uniform(clients))
     _, data = made.check()
-    advice = " ".join(made.advice(data))
-    assert ("may let the model grow" in advice) == told
+    hints = " ".join(advice(made, data))
+    assert ("may let the model grow" in hints) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("FedGLAD(LocalOpt(SCAFFOLD(), Adam()))", True),
+        ("LocalOpt(Momentum(FedAvg()), RMSProp())", True),
+        ("LocalOpt(SCAFFOLD(), HeavyBall())", False),
+        ("LocalOpt(SCAFFOLD(option=1), Adam())", False),
+        ("LocalOpt(FedAvg(), Adam())", False),
+    ],
+)
+def test_updates_of_an_adaptive_optimiser_are_no_gradients(name: str, told: bool) -> None:
+    made = experiment(algorithms=[name])
+    _, data = made.check()
+    assert ("takes updates divided by" in " ".join(advice(made, data))) == told

@@ -53,6 +53,12 @@ SAME: list[tuple[str, str, dict[str, Any]]] = [
     ("Momentum(FedAvg(), alpha=1.0)", "FedAvg()", ANY),
     ("Momentum(SCAFFOLD(), alpha=1.0)", "SCAFFOLD()", ANY),
     ("Momentum(SCAFFOLDm(), alpha=0.3)", "Momentum(SCAFFOLD(), alpha=0.3)", VOID),
+    ("LocalOpt(SCAFFOLDm(), HeavyBall())", "LocalOpt(SCAFFOLD(), HeavyBall())", VOID),
+    (
+        "LocalOpt(Momentum(SCAFFOLD(), alpha=0.3), SGDm(beta=0.5))",
+        "LocalOpt(Momentum(SCAFFOLD(), alpha=0.3), HeavyBall(lr=0.5, beta=0.5))",
+        ANY,
+    ),
     ("SAM(SCAFFOLD(), rho=0.0)", "SCAFFOLD()", ANY),
     ("ASAM(FedAvg(), rho=0.0)", "FedAvg()", ANY),
     ("FedHyper(SCAFFOLD(), bound=1.0)", "SCAFFOLD()", ANY),

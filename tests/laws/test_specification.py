@@ -388,3 +388,14 @@ def test_ida_does_not_tell_apart_what_only_rounding_does() -> None:
     nearby = [Struct(delta=point + k * 1e-14) for k in (0, 1, 5)]
     shares = IDA(FedAvg()).reweigh(Struct(), nearby, [0.2, 0.3, 0.5])
     assert gap([float(share) for share in shares], [1 / 3] * 3) <= TOLERANCE
+
+
+@pytest.mark.parametrize("optimiser", [SGD(lr=0.3), HeavyBall(beta=0.8), SGDm(lr=2.0, beta=0.6)])
+@pytest.mark.parametrize("steps", [1, 7])
+def test_the_gain_is_the_mean_length_of_steps(optimiser: Optimiser, steps: int) -> None:
+    g = torch.ones(1, dtype=torch.float64)
+    went, q = 0 * g, optimiser.init(g, v0=0.0)
+    for _ in range(steps):
+        d, q = optimiser.step(q, g)
+        went += optimiser.lr * d
+    assert float(went) == pytest.approx(steps * optimiser.gain(steps), rel=1e-14)

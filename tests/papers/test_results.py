@@ -22,7 +22,7 @@ from undrift.papers.measures import measure
 from undrift.papers.page import write_page
 from undrift.papers.results import Result, Runs, collect, keep, read_results, results_file
 from undrift.papers.running import jobs
-from undrift.papers.tables import claims_grid, setting_of
+from undrift.papers.tables import claims_grid, grids, setting_of
 from undrift.papers.verifying import verify
 from undrift.report.read import read_run
 from undrift.runs.runner import run
@@ -169,7 +169,7 @@ def test_verdicts(table: Item, out: Path, tmp_path: Path) -> None:
             one.values["first"] for one in results if (one.cell, one.algorithm) == ("iid", name)
         ),
     )
-    assert judged.cells["iid"].rows["C"].algorithm == best
+    assert judged.cells["iid"][0].rows["C"].algorithm == best
     assert judged.left.trials == 0
     partly = outcome(table, [one for one in results if one.cell == "skewed"])
     assert [one.verdict.word == "not run" for one in partly.claims] == [True, False, True]
@@ -233,7 +233,7 @@ def test_the_page_shows_everything_escaped(table: Item, out: Path, tmp_path: Pat
 def test_a_figure_has_a_panel_for_each_setting(table: Item, out: Path, tmp_path: Path) -> None:
     kept(table, out, tmp_path)
     judged = outcome(table, read_results(table, tmp_path))
-    run = {id: setting_of(cell) for id, cell in judged.cells.items() if cell.run}
+    run = {id: setting_of(cell) for id, (cell,) in judged.cells.items() if cell.run}
     assert [one.get_title(loc="left") for one in draw_outcome(judged).axes] == [*run.values()]
     assert len(draw_outcome(judged, next(iter(run))).axes) == 1
     assert draw_outcome(judged, "nothing") is None
@@ -350,3 +350,24 @@ def test_rows_of_a_cell_may_be_run_one_after_the_other(table: Item, tmp_path: Pa
             assert again == job
             for _ in run(job.experiment, job.folder, engine="sequential"):
                 pass
+
+
+def test_each_claim_is_judged_at_the_largest_scale_that_tells(
+    table: Item, out: Path, tmp_path: Path
+) -> None:
+    kept(table, out, tmp_path)
+    both = copy(table)
+    object.__setattr__(both, "scales", {"small": {"rounds": 1}})
+    full = [one for one in read_results(table, tmp_path) if one.cell == "iid"]
+    small = [replace(one, scale="small") for one in full]
+
+    def scale(results: list[Result]) -> list[tuple[str, str]]:
+        claims = outcome(both, [*results, *small]).claims
+        return [(one.what, one.cell.scale) for one in claims if one.cell.cell.id == "iid"]
+
+    assert scale(full) == [("A > B", "full"), ("C ~ A", "full")]
+    assert scale([one for one in full if one.row != "C"]) == [("A > B", "full"), ("C ~ A", "small")]
+    assert scale([one for one in full if one.seed == 0]) == [("A > B", "small"), ("C ~ A", "small")]
+    some = outcome(both, [one for one in [*full, *small] if one.scale != "full" or one.row == "A"])
+    (grid, _) = grids(some, judging.Rates({}))
+    assert [name for name, _ in grid.lines] == ["iid", "iid (scale small)"]

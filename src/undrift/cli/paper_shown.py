@@ -58,7 +58,7 @@ def _budgets(console: Console, outcome: Outcome, book: Book, pattern: str, scale
     for head in ("cell", "rows", "trials", "client steps", "operations", "time here", "done"):
         table.add_column(head, justify="left" if head == "cell" else "right")
     for cell in outcome.item.cells(scale, pattern=pattern):
-        budget, left = cell_budget(cell), cell_budget(cell, outcome.cells[cell.id].done)
+        budget, left = cell_budget(cell), cell_budget(cell, outcome.cells[cell.id][0].done)
         rate = book.rates.of_model(cell.rows[0].experiment.model)
         flops = "?" if budget.flops is None else f"{budget.flops:.2g}"
         done = budget.trials - left.trials

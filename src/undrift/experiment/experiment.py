@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from undrift.config import Config, UndriftError, at, flag, member, real, shortened, whole
 from undrift.config.expressions import parse
 from undrift.config.own import code
-from undrift.core import Algorithm, Part
+from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.data.partition.partitions import Partition, federate
 from undrift.data.partition.split import with_fewer_tests, with_own_tests, without_tests
@@ -250,37 +250,6 @@ class Experiment(Config):
                 f"{inputs}{with_loss}: {error}"
             ) from None
         return task, data
-
-    def advice(self, data: FederatedData) -> Iterator[str]:
-        """Hints about settings that do not fit these data or each other."""
-        largest, size = int(data.sizes.max()), self.local.batch_size
-        if self.local.fills and size > largest:
-            yield (
-                f"clients have at most {largest} samples, so {self.local.batching!r} fills every "
-                f"batch of {size} up with copies; batching 'keep' takes each sample once, or give "
-                f"a batch_size of {largest} or less"
-            )
-        if self.target is not None and data.targets.is_floating_point():
-            yield f"target={self.target:g} is not used: it is an accuracy, the targets are numbers"
-        yield from self._growing(getattr(self.sampler, "clients", len(data)), len(data))
-
-    def _growing(self, cohort: int, clients: int) -> Iterator[str]:
-        """Algorithms whose beta is beyond what `undrift.vectors.safe_beta` calls stable."""
-        from undrift.algorithms import AdaBest
-        from undrift.parts import Extrapolate
-
-        limit = 1 - 1 / (2 * cohort)
-        for made in self.algorithms if cohort < clients else ():
-            one = made
-            while isinstance(one, Part) and not isinstance(one, Extrapolate):
-                one = one.inner
-            beta = one.beta if isinstance(one, AdaBest | Extrapolate) else 0.0
-            if isinstance(beta, float) and beta > limit:
-                yield (
-                    f"{made!r}: with {cohort} of {clients} clients per round, a beta above "
-                    f"{limit:.3g} may let the model grow without bound in long runs; watch ‖x‖, or "
-                    "take beta='auto'"
-                )
 
 
 def settings_hash(resolved: Mapping[str, Any]) -> str:

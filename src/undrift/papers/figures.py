@@ -10,7 +10,7 @@ from typing import Any
 from undrift.papers.claims import AGREES, DISAGREES, UNCLEAR
 from undrift.papers.judging import CellOutcome, Judged, Outcome
 from undrift.papers.layers import matches
-from undrift.papers.tables import setting_of
+from undrift.papers.tables import place_of, setting_of
 from undrift.report.drawing import draw_grid, styled
 from undrift.report.palette import ink
 from undrift.system.extras import require
@@ -27,15 +27,16 @@ def draw_outcome(outcome: Outcome, cells: str = "*") -> Any:
     require("matplotlib", "report", "the papers' figures")
     from matplotlib.figure import Figure
 
-    run = {id: one for id, one in outcome.cells.items() if one.run and matches(id, cells)}
+    some = [scales for id, scales in outcome.cells.items() if matches(id, cells)]
+    run = [one for scales in some for one in scales if one.run]
     if not run:
         return None
-    labels = list(dict.fromkeys(row.label for one in run.values() for row in one.cell.rows))
+    labels = list(dict.fromkeys(row.label for one in run for row in one.cell.rows))
     columns = min(COLUMNS, len(run))
     height = 0.55 + math.ceil(len(run) / columns) * (0.6 + 0.17 * len(labels))
     with styled():
         figure = Figure(figsize=(9.0, height), layout="constrained")
-        draw_grid(figure, [_panel(outcome, one, labels) for one in run.values()], columns)
+        draw_grid(figure, [_panel(outcome, one, labels) for one in run], columns)
         for place, axes in enumerate(figure.axes):
             if place % columns:
                 axes.set_yticklabels([])
@@ -73,7 +74,7 @@ def draw_claims(outcomes: Sequence[Outcome]) -> Any:
         ticks = [one for one in (-30, -10, -3, -1, 0, 1, 3, 10, 30) if low <= one <= high]
         axes.set_xticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
         axes.set_xticks([], minor=True)
-        labels = [f"{one.item.id}, {setting_of(j.cell)}: {j.what}" for one, j in shown if j.cell]
+        labels = [f"{one.item.id}, {place_of(judged)}: {judged.what}" for one, judged in shown]
         axes.set_yticks(range(len(shown)), labels, fontsize=6)
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set_xlabel("points, with 95 % interval; right of 0 is as the paper says")

@@ -19,7 +19,6 @@ from undrift.papers.claims import (
     DISAGREES,
     NOT_RUN,
     OTHER,
-    UNCLEAR,
     VERDICTS,
     Claim,
     Scores,
@@ -72,7 +71,7 @@ class RowOutcome:
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """A cell: our results at the largest scale that was run, and the verdicts."""
+    """A cell: our results at one scale."""
 
     cell: Cell
     scale: str
@@ -122,27 +121,28 @@ class Outcome:
     """All that is known about an item."""
 
     item: Item
-    cells: Mapping[str, CellOutcome] = field(default_factory=dict)
+    cells: Mapping[str, Sequence[CellOutcome]] = field(default_factory=dict)
+    """cell → its results at each scale that was run, the largest first; at least one"""
     costs: Sequence[tuple[str, str, str, str, bool]] = ()
     """of a cost table: line, column, printed, regenerated, and whether they agree"""
 
     @cached_property
     def claims(self) -> list[Judged]:
         """The verdict of each claim in each of its cells."""
-        found = []
-        for claim in self.item.claims:
-            for id, here in self.cells.items():
-                if matches(id, claim.cells) and _has(claim, here):
-                    there = self.cells[claim.other or id]
-                    verdict = claim.judge(
-                        _scores(here, claim.measure or self.item.main[0]),
-                        _scores(there, claim.measure or self.item.main[0]),
-                        self.item.tolerance,
-                    )
-                    if here.scale != there.scale and verdict.word != NOT_RUN:
-                        verdict = Verdict(UNCLEAR, "its settings were run at different scales")
-                    found.append(Judged(claim.title, here, verdict, claim))
-        return found
+        return [
+            max((self._judged(claim, id, cell) for cell in scales), key=_weight)
+            for claim in self.item.claims
+            for id, scales in self.cells.items()
+            if matches(id, claim.cells) and claim.rows <= {row.label for row in scales[0].cell.rows}
+        ]
+
+    def _judged(self, claim: Claim, id: str, here: CellOutcome) -> Judged:
+        """A claim at one scale."""
+        others = self.cells[claim.other or id]
+        there = next((one for one in others if one.scale == here.scale), None)
+        left, right = (_scores(one, claim.measure or self.item.main[0]) for one in (here, there))
+        verdict = claim.judge(left, right, self.item.tolerance)
+        return Judged(claim.title, here, verdict, claim)
 
     @cached_property
     def values(self) -> list[Judged]:
@@ -153,17 +153,24 @@ class Outcome:
                 for line, column, _, _, same in self.costs
             ]
         found = []
-        for id, here in self.cells.items():
+        for id, scales in self.cells.items():
             for label, printed in self.item.printed.get(id, {}).items():
-                row = here.rows[label]
-                ours = row.estimate(self.item.main[0])
-                verdict = judge_value(ours, printed, self.item.seeds, self.item.tolerance)
-                if ours is None and row.failed:
-                    verdict = Verdict(DISAGREES, f"diverged on all {row.failed} seeds")
-                if here.other and verdict.word != NOT_RUN:
-                    verdict = Verdict(OTHER, here.other, verdict.difference)
-                found.append(Judged(label, here, verdict))
+                run = [one for one in scales if any(one.rows[label].scores.values())]
+                found.append(self._compared(label, printed, (*run, scales[0])[0]))
         return found
+
+    def _compared(
+        self, label: str, printed: tuple[float, float | None], here: CellOutcome
+    ) -> Judged:
+        """A printed value at one scale."""
+        row = here.rows[label]
+        ours = row.estimate(self.item.main[0])
+        verdict = judge_value(ours, printed, self.item.seeds, self.item.tolerance)
+        if ours is None and row.failed:
+            verdict = Verdict(DISAGREES, f"diverged on all {row.failed} seeds")
+        if here.other and verdict.word != NOT_RUN:
+            verdict = Verdict(OTHER, here.other, verdict.difference)
+        return Judged(label, here, verdict)
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -183,22 +190,24 @@ class Outcome:
 
     @property
     def left(self) -> Budget:
-        return total(one.left for one in self.cells.values())
+        return total(one.left for one, *_ in self.cells.values())
 
     def hours(self, rates: Rates) -> float | None:
         """The same of all cells."""
-        spent = [one.hours(rates) for one in self.cells.values() if one.left.trials]
+        spent = [one.hours(rates) for one, *_ in self.cells.values() if one.left.trials]
         known = [one for one in spent if one is not None]
         return sum(known) if len(known) == len(spent) else None
 
 
-def _has(claim: Claim, cell: CellOutcome) -> bool:
-    """Whether a cell has all rows of a claim."""
-    return claim.rows <= {row.label for row in cell.cell.rows}
+def _weight(judged: Judged) -> int:
+    """How much a verdict says: more if there is an interval, least if a row was not run."""
+    verdict = judged.verdict
+    return (verdict.word != NOT_RUN) + (verdict.difference is not None)
 
 
-def _scores(cell: CellOutcome, measure: str) -> dict[str, Scores]:
-    return {label: row.scores.get(measure, {}) for label, row in cell.rows.items()}
+def _scores(cell: CellOutcome | None, measure: str) -> dict[str, Scores]:
+    rows = cell.rows if cell else {}
+    return {label: row.scores.get(measure, {}) for label, row in rows.items()}
 
 
 @dataclass
@@ -243,17 +252,17 @@ def outcome(item: Item, results: Sequence[Result]) -> Outcome:
         return Outcome(item, costs=list(_costs(item)))
     if item.kind != "experiment":
         return Outcome(item)
-    cells: dict[str, CellOutcome] = {}
+    cells: dict[str, list[CellOutcome]] = {}
     for cell in item.cells():
         own = [one for one in results if one.cell == cell.id]
-        scales = [FULL, *item.scales]
-        scale = next((name for name in scales if any(one.scale == name for one in own)), FULL)
+        run = [name for name in (FULL, *item.scales) if any(one.scale == name for one in own)]
         done = frozenset(one.trial for one in own)
-        here = cell if scale == FULL else item.cells(scale, pattern=cell.id)[0]
-        own = [one for one in own if one.scale == scale]
-        rows = {row.label: _row(item, row, own) for row in here.rows}
-        other = _other(here, own, scale)
-        cells[cell.id] = CellOutcome(here, scale, rows, other, done, cell)
+        for scale in run or [FULL]:
+            here = cell if scale == FULL else item.cells(scale, pattern=cell.id)[0]
+            some = [one for one in own if one.scale == scale]
+            rows = {row.label: _row(item, row, some) for row in here.rows}
+            other = _other(here, some, scale)
+            cells.setdefault(cell.id, []).append(CellOutcome(here, scale, rows, other, done, cell))
     return Outcome(item, cells)
 
 

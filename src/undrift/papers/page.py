@@ -81,7 +81,7 @@ def _item(book: Book, outcome: Outcome) -> str:
     item = outcome.item
     notes = [
         *item.notes,
-        *dict.fromkeys(c.full.note for c in outcome.cells.values() if c.full.note),
+        *dict.fromkeys(c.full.note for c, *_ in outcome.cells.values() if c.full.note),
     ]
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
     left = price(outcome, book.rates)

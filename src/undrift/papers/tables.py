@@ -51,36 +51,39 @@ class Grid:
 def values_grid(outcome: Outcome, rates: Rates) -> Grid | None:
     """Settings and rows, with the paper's values and ours; None if there is nothing in it."""
     item = outcome.item
-    labels = list(dict.fromkeys(row.label for c in outcome.cells.values() for row in c.cell.rows))
-    words = {(j.cell.cell.id, j.what): j.verdict.word for j in outcome.values if j.cell}
-    shown = {
-        id: cell
-        for id, cell in outcome.cells.items()
-        if cell.run or (id in item.printed and not cell.cell.ours)
+    cells = [cell for scales in outcome.cells.values() for cell in scales]
+    labels = list(dict.fromkeys(row.label for cell in cells for row in cell.cell.rows))
+    words = {
+        (j.cell.cell.id, j.cell.scale, j.what): j.verdict.word for j in outcome.values if j.cell
     }
+    shown = [
+        cell for cell in cells if cell.run or (cell.cell.id in item.printed and not cell.cell.ours)
+    ]
     if not shown:
         return None
 
-    def entry(id: str, label: str) -> Entry:
-        cell = shown[id]
-        printed = item.printed.get(id, {}).get(label)
+    def entry(cell: CellOutcome, label: str) -> Entry:
+        printed = item.printed.get(cell.cell.id, {}).get(label)
         row = cell.rows.get(label)
         ours = "" if row is None else _ours(item, row)
-        word = words.get((id, label), "") if ours else ""
+        word = (
+            words.get((cell.cell.id, cell.scale, label), OTHER if printed else "") if ours else ""
+        )
         return Entry(_printed(printed) if printed else "", ours, word)
 
     def left(cell: CellOutcome) -> Entry:
-        return Entry(time_text(cell.hours(rates)) if cell.left.trials else "")
+        first = outcome.cells[cell.cell.id][0] is cell
+        return Entry(time_text(cell.hours(rates)) if first and cell.left.trials else "")
 
     if len(labels) <= NARROW:
         lines = [
-            (setting_of(cell), (*(entry(id, one) for one in labels), left(cell)))
-            for id, cell in shown.items()
+            (setting_of(cell), (*(entry(cell, one) for one in labels), left(cell)))
+            for cell in shown
         ]
         return Grid(("setting", *labels, LEFT), tuple(lines))
-    lines = [(label, tuple(entry(id, label) for id in shown)) for label in labels]
-    lines.append((LEFT, tuple(map(left, shown.values()))))
-    return Grid(("row", *map(setting_of, shown.values())), tuple(lines))
+    lines = [(label, tuple(entry(cell, label) for cell in shown)) for label in labels]
+    lines.append((LEFT, tuple(map(left, shown))))
+    return Grid(("row", *map(setting_of, shown)), tuple(lines))
 
 
 def costs_grid(outcome: Outcome) -> Grid:

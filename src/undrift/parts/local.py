@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from undrift.core import Algorithm, Client, Grad, Part, Struct, Vector, member, real
+from undrift.core import Algorithm, Client, Grad, Part, RoundFacts, Struct, Vector, member, real
 from undrift.optim import HeavyBall, Optimiser
 
 
@@ -53,7 +53,8 @@ class LocalOpt(Part):
 
     FedGLAD's experiments (https://arxiv.org/abs/2301.10400) use HeavyBall(beta=0.9) on images and,
     on text, torch's Adam, which is Adam(beta2=0.999, eps=1e-8, bias_correction=True). The step size
-    is the local learning rate times the optimiser's `lr`. Neutral: SGD().
+    is the local learning rate times the optimiser's `lr`. Algorithms that divide an update by Kη to
+    have a mean gradient are told the η of steps of SGD that go as far. Neutral: SGD().
 
     >>> undrift.algorithm("LocalOpt(FedAvg(), Adam(beta2=0.999))")
     LocalOpt(FedAvg(), Adam(beta2=0.999))
@@ -75,3 +76,15 @@ class LocalOpt(Part):
         step, stats = self.optimiser.step(local.local_opt, d)
         moved = self.inner.move(local, self.optimiser.lr * step, down, client)
         return moved | Struct(local_opt=stats)
+
+    def upload(
+        self, local: Struct, down: Struct, me: Struct, client: Client
+    ) -> tuple[Struct, Struct]:
+        gain = self.optimiser.gain(client.steps)
+        worked = replace(client, lr=gain * client.lr, lr0=gain * client.lr0)
+        return self.inner.upload(local, down, me, worked)
+
+    def update(self, s: Struct, mean: Struct, round: RoundFacts) -> tuple[Vector, Struct]:
+        gain = self.optimiser.gain(round.steps)
+        worked = replace(round, lr=gain * round.lr, lr0=gain * round.lr0)
+        return self.inner.update(s, mean, worked)

@@ -20,6 +20,7 @@ from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
 from undrift.engines import Auto, Engine, Prepared
 from undrift.engines import engine as make_engine
+from undrift.experiment.advice import advice
 from undrift.experiment.experiment import Experiment
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import State
@@ -116,7 +117,7 @@ def run(
             yield Event("note", note=f"{folder} is complete; there is nothing left to run")
             return
         chosen, prepared = _engine(files, wanted, first, experiment)
-        hints = [] if files.sessions else [first[1].note, *experiment.advice(first[1])]
+        hints = [] if files.sessions else [first[1].note, *advice(experiment, first[1])]
         session |= {"mixed": True} if prepared.mixed else {}
         note = files.begin(engine=prepared.about, rounding=prepared.rounding, **session)
         yield Event("start", note=prepared.about)
