@@ -307,8 +307,9 @@ _named, _algorithm = cache(named), cache(algorithm)
 
 
 def _few(settings: Table) -> Table:
-    """Settings for the few clients of the scale "smoke"."""
+    """Settings for the few clients of the scale "smoke", whatever a row has."""
     sampler = named("sampler", settings["sampler"])
     if hasattr(sampler, "clients"):
         sampler = replace(sampler, clients=min(sampler.clients, 3))
-    return {"sampler": sampler, "validation": min(settings.get("validation", 0), 2)}
+    validation = min(settings.get("validation", 0), 2)
+    return {"sampler": sampler, "validation": validation, "data": TINY["data"]}
