@@ -261,11 +261,16 @@ def test_results_can_be_verified(table: Item, out: Path, tmp_path: Path) -> None
     assert not again(wrong).sound
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("undrift.cli.size.LARGE", 0)
     place = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     chosen = ["fedglad/table1", "--cells", "mnist", "--rows", "FedAvg*", "--scale", SMOKE]
     main(["paper", "run", *chosen, *place, "--engine", "sequential"])
-    assert "4 new results" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "4 new results" in told
+    assert "remove them with: undrift prune --all" in told.replace("\n", " ")
     main(["paper", "run", *chosen, *place])
     assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
     main(["paper", "list", "fedglad/table1", "--json", *place[2:]])

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from undrift.cli.paper_cells import chosen_cells, collect_done, folders, run_job, say, time_left
 from undrift.cli.running import Options
+from undrift.cli.size import advice
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.papers import FULL
@@ -266,6 +267,8 @@ def run(
                 continue
             run_job(job, options)
             runs.look(job.folder)
+            if large := advice(job.folder):
+                say(console, large, style="dim")
         collect_done(console, one, [cell], scale, runs, results)
 
 
