@@ -82,7 +82,7 @@ def list_(
             continue
         left = price(one, book.rates)
         lines = [*summary(one.counts), *([f"left to run: {left}"] if left else [])]
-        table.add_row(Text(one.item.id, style="bold"), one.item.claim)
+        table.add_row(Text(one.item.id, style="bold"), Text(one.item.claim))
         table.add_row("", Text("\n".join([*lines, ""]), style="dim"))
     console.print(table)
     if stated:
