@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from undrift.arithmetic import ALIGNMENT, addresses_matter, aligned, change, facts, misaligned
@@ -46,7 +47,8 @@ def test_a_process_that_multiplied_before_the_import_reads_states_bit_for_bit(
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["products"] in ("by address", "at any address")
-    assert {**found, "products": ""} == {**facts(), "products": ""}
+    by_address = {"products": "", "rounding": ""}
+    assert found | by_address == facts() | by_address
 
 
 def test_what_lies_elsewhere_is_moved() -> None:
@@ -58,6 +60,20 @@ def test_what_lies_elsewhere_is_moved() -> None:
     assert aligned(there).data_ptr() % ALIGNMENT == 0
     data = FederatedData.split((there, torch.zeros(3)), (there, torch.zeros(3)), [[0, 1, 2]])
     assert data.inputs.data_ptr() % ALIGNMENT == data.test_inputs.data_ptr() % ALIGNMENT == 0
+
+
+def test_the_hash_of_products_tells_how_they_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = facts()["rounding"]
+    assert facts()["rounding"] == here
+    product = torch.Tensor.__matmul__
+
+    def in_pieces(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """The same sums in another order."""
+        half = a.shape[1] // 2
+        return product(a[:, :half], b[:half]) + product(a[:, half:], b[half:])
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", in_pieces)
+    assert facts()["rounding"] != here
 
 
 def test_a_change_of_arithmetic_is_told() -> None:

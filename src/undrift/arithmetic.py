@@ -10,6 +10,7 @@ nothing from more than one, so `one_thread` fixes it.
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -41,13 +42,15 @@ def misaligned(tensor: Tensor, by: int = 1) -> Tensor:
 
 def facts() -> dict[str, str]:
     """Everything that affects rounding, besides a run's settings and engine."""
+    matter, rounding = _products()
     return {
         "undrift": __version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "processor": f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}",
         "mkl": _mkl(),
-        "products": "by address" if addresses_matter() else "at any address",
+        "products": "by address" if matter else "at any address",
+        "rounding": rounding,
     }
 
 
@@ -68,13 +71,25 @@ def change(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
 
 def addresses_matter() -> bool:
     """Whether the rounding of matrix products depends on addresses, in this process."""
+    return _products()[0]
+
+
+def _products() -> tuple[bool, str]:
+    """Whether products depend on addresses, and a short hash of their bits.
+
+    The hash tells processors with other instructions apart, and another matrix library on the same
+    processor, or the same one told to use others of its instructions.
+    """
     generator = torch.Generator().manual_seed(0)
-    for rows, inner, columns in (1, 50, 8), (16, 50, 10), (45, 100, 10):
-        a = torch.randn(rows, inner, generator=generator)
-        b = torch.randn(columns, inner, generator=generator)
-        if not torch.equal(a @ b.T, misaligned(a) @ misaligned(b).T):
-            return True
-    return False
+    matter, bits = False, hashlib.sha256()
+    with one_thread():
+        for rows, inner, columns in (1, 50, 8), (16, 50, 10), (45, 100, 10), (45, 784, 100):
+            a = torch.rand(rows, inner, generator=generator)
+            b = torch.rand(columns, inner, generator=generator)
+            product = a @ b.T
+            matter |= not torch.equal(product, misaligned(a) @ misaligned(b).T)
+            bits.update(product.numpy().tobytes())
+    return matter, bits.hexdigest()[:8]
 
 
 def _processor() -> str:
