@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from undrift.cli.app import main
+from undrift.experiment.experiment import Experiment
 from undrift.papers import SMOKE, judging
 from undrift.papers.catalogue import read_item
 from undrift.papers.claims import Claim
@@ -280,6 +281,10 @@ def test_the_command_line(
     assert "claim: FedAvg + FedGLAD > FedAvg" in capsys.readouterr().out
     main(["paper", "show", "adabest/table2", "--cells", "emnist-l,cp=10%,iid", "--toml"])
     assert 'partition = "IID(clients=110)"' in capsys.readouterr().out
+    alike = ["--rows", "AdaptiveFedOpt RMSProp", "--rows", "AdaptiveFedOpt Adam"]
+    main(["paper", "show", "fedgbo/figure1", "--cells", "shakespeare", "--toml", *alike])
+    (tmp_path / "one.toml").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert len(Experiment.from_toml(tmp_path / "one.toml").algorithms) == 2
     main(["paper", "report", "fedgbo/table4", "--out", str(tmp_path / "page")])
     assert "40 entries of cost tables: 38 agree, 2 disagree" in capsys.readouterr().out
 
@@ -297,6 +302,10 @@ def test_the_command_line(
             "--rows FedProx: adabest/table2 has FedAvg",
         ),
         (["show", "adabest"], "adabest: give one item, such as adabest/"),
+        (
+            ["show", "fedgbo/figure1", "--cells", "shakespeare", "--toml"],
+            'a file has one:\n  --cells "shakespeare" --rows "FedGBO RMSProp" --rows "FedGBO Adam"',
+        ),
     ],
 )
 def test_mistakes_are_told(

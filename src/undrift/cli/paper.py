@@ -14,7 +14,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from undrift.cli.paper_cells import chosen_cells, collect_done, folders, run_job, say, time_left
+from undrift.cli.paper_cells import (
+    as_toml,
+    chosen_cells,
+    collect_done,
+    folders,
+    run_job,
+    say,
+    time_left,
+)
 from undrift.cli.running import Options
 from undrift.cli.size import advice
 from undrift.cli.whole import Whole
@@ -30,6 +38,7 @@ paper_app = App(
 )
 
 Cells = Annotated[str, Parameter(negative="")]
+Rows = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 
 
 @paper_app.command(name="list")
@@ -98,6 +107,7 @@ def show(
     cells: Cells = "",
     scale: str = FULL,
     toml: bool = False,
+    rows: Rows = (),
     results: Path | None = None,
 ) -> None:
     """Show an item: its claim, criteria, settings, budget, the paper's values and ours.
@@ -113,7 +123,9 @@ def show(
     scale
         Scale of the settings and the budget.
     toml
-        Print the experiments of the cells as files for `undrift run`, and nothing else.
+        Print the experiment of a cell as a file for `undrift run`, and nothing else.
+    rows
+        With --toml: which rows, as for `undrift paper run`; those of one file share all settings.
     results
         Folder with results of your own, as for `undrift paper run`.
     """
@@ -122,10 +134,8 @@ def show(
 
     one = the_item(item)
     if toml:
-        for _, chosen in chosen_cells(item, cells, scale, None):
-            for cell in chosen:
-                for experiment in cell.experiments():
-                    sys.stdout.write(f"# {one.id} {cell.id}\n{experiment.to_toml()}\n")
+        [(_, chosen)] = chosen_cells(item, cells, scale, None, rows)
+        sys.stdout.write(as_toml(chosen))
         return
     show_item(one, cells, scale, folders(results))
 
@@ -207,7 +217,7 @@ def run(
     item: str,
     *,
     cells: Cells = "",
-    rows: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    rows: Rows = (),
     scale: str = FULL,
     seeds: Whole | None = None,
     out: Path = Path("runs"),

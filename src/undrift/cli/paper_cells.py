@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,13 @@ from undrift.papers import FOLDER, SMOKE
 from undrift.system.signals import Terminated, terminable
 
 if TYPE_CHECKING:
-    from undrift.papers.item import Cell, Item
+    from undrift.experiment.experiment import Experiment
+    from undrift.papers.item import Cell, Item, Row
     from undrift.papers.results import Runs
     from undrift.papers.running import Job
+
+SHOWN = 8
+"""choices that an error lists"""
 
 
 def own_results(results: Path | None) -> Path:
@@ -90,6 +95,26 @@ def chosen_cells(
         known = f"; the first are {', '.join(ids[:4])}" if ids else ""
         raise UndriftError(f"{item} has no cell {cells!r} to run{known}")
     return chosen
+
+
+def as_toml(cells: Sequence[Cell]) -> str:
+    """The experiment of these cells as a file; an error tells how to choose if there are more."""
+    found = [(cell, experiment) for cell in cells for experiment in cell.experiments()]
+    if len(found) == 1:
+        return found[0][1].to_toml()
+    choices = [
+        f'--cells "{cell.id}"'
+        + "".join(f' --rows "{row.label}"' for row in cell.rows if _has(experiment, row))
+        for cell, experiment in found[:SHOWN]
+    ]
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    lines = "\n  ".join([f"these are {len(found)} experiments; a file has one:", *choices, *more])
+    raise UndriftError(lines)
+
+
+def _has(experiment: Experiment, row: Row) -> bool:
+    """Whether a row is in the experiment that rows with the same settings share."""
+    return replace(row.experiment, algorithms=experiment.algorithms, stop=()) == experiment
 
 
 def time_left(seconds: float) -> str:
