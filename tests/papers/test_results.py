@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from undrift.cli.app import main
@@ -16,6 +17,7 @@ from undrift.experiment.experiment import Experiment
 from undrift.papers import SMOKE, judging
 from undrift.papers.catalogue import read_item
 from undrift.papers.claims import Claim
+from undrift.papers.curves import draw_curves, over_seeds
 from undrift.papers.figures import draw_claims, draw_outcome
 from undrift.papers.item import Item
 from undrift.papers.judging import Book, outcome, summary
@@ -35,6 +37,7 @@ kind = "experiment"
 seeds = 3
 tolerance = 5.0
 claims = ["A > B", { test = "C ~ A", cells = "iid" }]
+curves = ["accuracy", "x_norm"]
 
 [measures]
 accuracy = "Last('accuracy')"
@@ -44,7 +47,7 @@ first = "At('accuracy', 1)"
 data = "digits"
 model = "Linear()"
 sampler = "Uniform(3)"
-rounds = 2
+rounds = 3
 every = 1
 test_subset = 100
 
@@ -225,7 +228,7 @@ def test_the_page_shows_everything_escaped(table: Item, out: Path, tmp_path: Pat
     assert "&lt;script&gt;" in text
     assert "90.00 ± 1.00" in text
     assert "undrift paper run adabest/table1" in text
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 3
     markdown = (tmp_path / "page" / "adabest.md").read_text(encoding="utf-8")
     assert "| setting | A | B | C | D | left to run |" in markdown
     assert r"\begin{tabular}" in (tmp_path / "page" / "adabest.tex").read_text(encoding="utf-8")
@@ -239,6 +242,34 @@ def test_a_figure_has_a_panel_for_each_setting(table: Item, out: Path, tmp_path:
     assert len(draw_outcome(judged, next(iter(run))).axes) == 1
     assert draw_outcome(judged, "nothing") is None
     assert draw_outcome(outcome(table, [])) is None
+
+
+def test_curves_are_drawn_from_what_is_kept(
+    table: Item, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(table, out, tmp_path)
+    results = read_results(table, tmp_path)
+    (arm,) = [arm for arm in read_run(out / "adabest-table1-iid").arms if arm.name == "FedAvg()"]
+    (one,) = [r for r in results if (r.cell, r.row, r.seed) == ("iid", "B", 1)]
+    assert one.curves["round"] == arm.curves[1].rounds.tolist()
+    assert one.curves["x_norm"] == pytest.approx(arm.curves[1]["x_norm"], rel=1e-3)
+    figure = draw_curves(outcome(table, results), "iid")
+    accuracy, _ = figure.axes
+    means = {line.get_label(): line.get_ydata() for line in accuracy.lines}
+    assert means["B"] == pytest.approx(100 * arm.band("accuracy")[0], rel=1e-3)
+    assert draw_curves(outcome(table, [replace(one, curves={}) for one in results])) is None
+    assert len(one.curves["round"]) > 2
+    monkeypatch.setattr("undrift.papers.results.POINTS", 2)
+    kept(table, out, tmp_path)
+    ends = [arm.curves[1].rounds[0], arm.curves[1].rounds[-1]]
+    assert all(one.curves["round"] == ends for one in read_results(table, tmp_path))
+
+
+def test_a_seed_that_ended_early_leaves_the_mean_to_the_others() -> None:
+    long, short = {"round": [1, 2, 3], "loss": [1.0, 2.0, 3.0]}, {"round": [1], "loss": [None]}
+    rounds, values = over_seeds([long, short], "loss")
+    assert rounds.tolist() == [1, 2, 3]
+    assert np.nanmean(values, axis=0).tolist() == [1, 2, 3]
 
 
 def test_results_can_be_verified(table: Item, out: Path, tmp_path: Path) -> None:

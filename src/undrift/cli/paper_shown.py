@@ -56,7 +56,7 @@ def _criteria(console: Console, item: Item) -> None:
 def _budgets(console: Console, outcome: Outcome, book: Book, pattern: str, scale: str) -> None:
     table, unknown = Table(box=SIMPLE_HEAD, pad_edge=False), dict[str, None]()
     for head in ("cell", "rows", "trials", "client steps", "operations", "time here", "done"):
-        table.add_column(head, justify="left" if head == "cell" else "right")
+        table.add_column(head, justify="left" if head == "cell" else "right", overflow="fold")
     for cell in outcome.item.cells(scale, pattern=pattern):
         budget, left = cell_budget(cell), cell_budget(cell, outcome.cells[cell.id][0].done)
         rate = book.rates.of_model(cell.rows[0].experiment.model)

@@ -23,7 +23,7 @@ from undrift.experiment.toml import Place
 from undrift.papers import FULL, SMOKE
 from undrift.papers.claims import Claim
 from undrift.papers.layers import Table, filled, matches, merged, pruned
-from undrift.papers.measures import Measure, measure
+from undrift.papers.measures import Measure, known, measure
 
 KINDS = {
     "experiment": "is run",
@@ -54,7 +54,7 @@ FIELDS = {one.name for one in fields(Experiment)} - {"algorithms", "seeds"}
 TYPES: dict[tuple[type, ...], str] = {
     (str,): "source claim kind like table held",
     (dict,): "experiment let axes rows measures printed scales",
-    (list, tuple): "claims only_cells only_rows notes",
+    (list, tuple): "claims curves only_cells only_rows notes",
     (int,): "seeds",
     (int, float): "tolerance",
 }
@@ -129,6 +129,7 @@ class Item:
     measures   name → what is read off a curve; the first one is printed in the paper
     seeds      repetitions in the paper
     claims     what is judged, fixed before the run
+    curves     metrics that the paper draws over rounds
     tolerance  how far a value may be from the printed one, in units of that
     printed    cell → row → printed mean, and its standard deviation or None
     scales     name → changes that keep the claim testable at less cost
@@ -152,6 +153,7 @@ class Item:
     measures: dict[str, Any] = field(default_factory=dict)
     seeds: int = 5
     claims: Sequence[Any] = ()
+    curves: Sequence[str] = ()
     tolerance: float = 1.0
     printed: dict[str, Any] = field(default_factory=dict)
     scales: dict[str, Table] = field(default_factory=dict)
@@ -180,6 +182,9 @@ class Item:
         for name, text in self.measures.items():
             with at("measures", name):
                 self.measures[name] = measure(text)
+        for place, metric in enumerate(self.curves):
+            with at("curves", place):
+                known(metric)
         if not self.measures:
             raise UndriftError("measures must be given, such as accuracy = \"Last('accuracy')\"")
         with at("experiment"):

@@ -53,11 +53,13 @@ class RowOutcome:
 
     algorithm  the one that was chosen, if there were several
     scores     measure → seed → value in printed units; NaN where the trial diverged
+    curves     of each seed, as in `Result`
     """
 
     row: Row
     algorithm: str
     scores: Mapping[str, Scores]
+    curves: Sequence[Mapping[str, Sequence[float | None]]] = ()
 
     def estimate(self, measure: str) -> Estimate | None:
         """Mean over the seeds that did not diverge."""
@@ -288,7 +290,8 @@ def _row(item: Item, row: Row, results: Sequence[Result]) -> RowOutcome:
         }
         for key, measure in item.measures.items()
     }
-    return RowOutcome(row, name, scores)
+    curves = [one.curves for one in by_name.get(name, ()) if one.curves]
+    return RowOutcome(row, name, scores, curves)
 
 
 def _other(cell: Cell, results: Sequence[Result], scale: str) -> str:

@@ -20,7 +20,7 @@ class Measure(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _known(self.metric)
+        known(self.metric)
 
     @property
     def quantity(self) -> Quantity:
@@ -130,7 +130,7 @@ class Pair(Plain):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _known(self.other)
+        known(self.other)
 
     def pair(self, curve: TrialRecord) -> np.ndarray:
         """Both metrics, in the evaluations that have both."""
@@ -175,7 +175,7 @@ MEASURES = {
 }
 
 
-def _known(name: str) -> None:
+def known(name: str) -> None:
     """Raise unless there is a quantity of this name."""
     if name not in QUANTITIES:
         raise UndriftError(unknown("quantity", name, QUANTITIES))

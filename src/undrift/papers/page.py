@@ -8,6 +8,7 @@ from typing import Any
 
 from undrift._version import __version__
 from undrift.papers.catalogue import PAPERS
+from undrift.papers.curves import draw_curves
 from undrift.papers.figures import draw_claims, draw_outcome, svg
 from undrift.papers.judging import Book, Outcome, summary
 from undrift.papers.tables import (
@@ -91,6 +92,7 @@ def _item(book: Book, outcome: Outcome) -> str:
         f"<p>{escape(item.claim)}</p>",
         f'<ul class="note">{said}</ul>' if said else "",
         _drawn(draw_outcome(outcome)),
+        _drawn(draw_curves(outcome)),
         *(_table(grid) for grid in grids(outcome, book.rates)),
         f'<p class="note">Left to run: {escape(left)}.</p>' if left else "",
     ]

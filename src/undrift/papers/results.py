@@ -6,19 +6,23 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from undrift.config import UndriftError
 from undrift.experiment.experiment import settings_hash
+from undrift.later import np
 from undrift.papers import FULL, SMOKE
 from undrift.papers.item import Cell, Item, Row
-from undrift.report.read import Arm, Run, read_run
+from undrift.report.read import Arm, Run, TrialRecord, read_run
 from undrift.runs.identity import FACTS, stored_sessions
 from undrift.runs.layout import RunFile
 from undrift.system.files import replace_file, writing
+
+POINTS = 50
+"""most points of a curve that are kept"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Result:
     x_norm   norm of the model at the first and the last evaluation
     samples  samples of the training clients, and of the test data
     machine  key of what affects rounding, in machines.json
+    curves   "round" and the item's curves → up to POINTS values, rounded
     """
 
     cell: str
@@ -52,18 +57,20 @@ class Result:
     x_norm: tuple[float | None, float | None] = (None, None)
     flops: float = 0.0
     seconds: float = 0.0
+    curves: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
         return self.cell, self.scale, self.row, self.algorithm, self.seed
 
     def line(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        kept = {k: v for k, v in asdict(self).items() if k != "curves" or v}
+        return json.dumps(kept, ensure_ascii=False)
 
     @property
     def bits(self) -> dict[str, Any]:
-        """All that is the same whenever the trial is run on the same machine."""
-        return {k: v for k, v in asdict(self).items() if k not in ("seconds", "machine")}
+        """All that is the same whenever the trial is run on the same machine, unrounded."""
+        return {k: v for k, v in asdict(self).items() if k not in ("seconds", "machine", "curves")}
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,18 @@ def _result(item: Item, found: Found, **place: str) -> Result:
         x_norm=(norms[0], norms[1]) if norms else (None, None),
         flops=0.0 if curve is None else float(curve["flops"][-1]),
         seconds=0.0 if curve is None else round(float(curve["seconds"][-1]), 1),
+        curves={} if curve is None or not item.curves else _curves(curve, item.curves),
     )
+
+
+def _curves(curve: TrialRecord, metrics: Iterable[str]) -> dict[str, list[float | None]]:
+    """Some of the evaluations, at equal distances, with the first and the last."""
+    places = np.unique(np.linspace(0, len(curve.rounds) - 1, POINTS).round().astype(int))
+    kept: dict[str, list[float | None]] = {"round": curve.rounds[places].tolist()}
+    for metric in metrics:
+        values = [_finite(value) for value in curve[metric][places]]
+        kept[metric] = [None if value is None else float(f"{value:.4g}") for value in values]
+    return kept
 
 
 def _finite(value: float) -> float | None:

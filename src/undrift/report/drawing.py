@@ -86,7 +86,7 @@ def plot_curves(ax: Any, run: Run, metric: str, x: str, title: str = "") -> None
     from matplotlib.ticker import MaxNLocator
 
     quantity = QUANTITIES[metric]
-    log = quantity.scale == "log" and _wide(run, metric)
+    log = quantity.scale == "log" and wide(np.concatenate([curve[metric] for curve in run.curves]))
     unit, label = x_axis(x, run.largest(x))
     draw_curves(ax, run.arms, metric, x, scale=quantity.factor, unit=unit, log=log)
     if metric == ACCURACY.metric and run.target is not None:
@@ -196,9 +196,8 @@ def _end(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return x[finite], y[finite]
 
 
-def _wide(run: Run, metric: str) -> bool:
+def wide(values: Floats) -> bool:
     """Whether a linear axis would hide most values: the largest is over 50 times the median."""
-    values = np.concatenate([curve[metric] for curve in run.curves])
     values = values[np.isfinite(values)]
     return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
 
