@@ -62,6 +62,16 @@ def test_what_lies_elsewhere_is_moved() -> None:
     assert data.inputs.data_ptr() % ALIGNMENT == data.test_inputs.data_ptr() % ALIGNMENT == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_samples_lie_row_by_row(dtype: torch.dtype) -> None:
+    """Else every step copies its batch, as with images that a file has transposed."""
+    images = torch.arange(24).view(2, 1, 3, 4).to(dtype).transpose(2, 3)
+    data = FederatedData.split((images, torch.zeros(2)), (images, torch.zeros(2)), [[0, 1]])
+    assert data.inputs.is_contiguous()
+    assert data.test_inputs.is_contiguous()
+    assert torch.equal(data.inputs, images)
+
+
 def test_the_hash_of_products_tells_how_they_round(monkeypatch: pytest.MonkeyPatch) -> None:
     here = facts()["rounding"]
     assert facts()["rounding"] == here

@@ -49,9 +49,10 @@ class FederatedData:
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "test_inputs", "test_targets"):
-            tensor = getattr(self, name)
+            tensor = getattr(self, name).contiguous()  # a batch is copied row by row
             if tensor.is_floating_point():  # others are looked up or converted, never multiplied
-                object.__setattr__(self, name, aligned(tensor))
+                tensor = aligned(tensor)
+            object.__setattr__(self, name, tensor)
 
     @classmethod
     def split(
