@@ -247,6 +247,16 @@ def test_vectors_from_a_file(kind: str, told: str, tmp_path: Path) -> None:
     assert not any("embed" in name for name in Task(frozen).names)
 
 
+def test_files_are_looked_for_in_the_data_folder_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDRIFT_DATA_DIR", str(tmp_path))
+    vectors_of(tmp_path, "txt")
+    (tmp_path / "words").write_text("\n".join(WORDS))
+    made = model("BiLSTM(vectors='vectors.txt', vocabulary='words', width=3)")
+    assert made.build((6,), 2).get_parameter("embed.weight")[3].tolist() == [1, 0, 0.5]
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

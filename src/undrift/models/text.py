@@ -32,6 +32,7 @@ class BiLSTM(Model):
     width       length of a word vector
     hidden      size of the state per direction
 
+    Files are looked for in the working directory, then in the data folder.
     Token id 0 is padding: its vector is 0, and it does not affect the result. Words missing from
     `vectors` start at random, with the same standard deviation as the others.
     Deviations: the paper does not say how outputs are pooled; we take the maximum over words.

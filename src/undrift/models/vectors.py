@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from undrift.config import UndriftError
+from undrift.data.files.fetch import data_dir
 from undrift.later import Tensor, np, torch
 
 
 def read_words(path: str | Path) -> list[str]:
     """The words of a file, one per line."""
-    return [line.rstrip("\r\n") for line in _lines(Path(path))]
+    return [line.rstrip("\r\n") for line in _lines(_located(Path(path)))]
+
+
+def _located(path: Path) -> Path:
+    """A path that exists neither here nor in the data folder is returned as it is."""
+    inside = data_dir() / path
+    return inside if inside.exists() and not path.exists() else path
 
 
 def read_vectors(path: str | Path, words: Sequence[str], width: int) -> Tensor:
@@ -20,7 +27,7 @@ def read_vectors(path: str | Path, words: Sequence[str], width: int) -> Tensor:
     The file is text in GloVe's format, or .npy with the words in a .txt of the same name. Words
     missing from it get random rows with the same standard deviation as the others.
     """
-    path = Path(path)
+    path = _located(Path(path))
     row = {word: i for i, word in enumerate(words) if word}
     found = np.full((len(words), width), np.nan, dtype=np.float32)
     pairs = _array(path, width, row) if path.suffix == ".npy" else _text(path, width, row)

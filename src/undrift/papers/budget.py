@@ -14,7 +14,7 @@ from undrift.core import Algorithm
 from undrift.experiment.experiment import Experiment
 from undrift.later import torch
 from undrift.measure.cost import RoundCost, client_work, forward_flops
-from undrift.models import Model
+from undrift.models import BiLSTM, Model
 from undrift.models.distilbert import PADDING, DistilBERT
 from undrift.papers import FOLDER
 from undrift.papers.item import Cell, Item
@@ -104,6 +104,8 @@ def _model(model: Model, facts: DataFacts) -> tuple[int, int]:
     """Parameters of a model, and the operations of a forward pass; needs no files."""
     if isinstance(model, DistilBERT):
         model = replace(model, weights=None)
+    if isinstance(model, BiLSTM):
+        model = replace(model, vectors=None)
     words = [str(place) if place else PADDING for place in range(facts.words or 0)]
     dtype = torch.int64 if facts.words else torch.float32
     made = model.build(facts.shape, facts.classes, words)
