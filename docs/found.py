@@ -1,4 +1,4 @@
-"""The tables of docs/found.md: the papers' claims that were run, with their differences.
+"""The tables of docs/found.md, which are the papers' claims that were run, and README's verdicts.
 
 python -m docs.found    # writes them
 """
@@ -9,13 +9,15 @@ from pathlib import Path
 
 from benchmarks.tables import between
 from undrift.papers.claims import NOT_RUN
-from undrift.papers.judging import Book, Outcome
+from undrift.papers.judging import Book, Outcome, summary
 from undrift.papers.tables import Entry, Grid, gap_text, in_markdown, setting_of
 
 PAGE = Path(__file__).with_name("found.md")
+README = Path(__file__).parents[1] / "README.md"
 
 FINDINGS = {
     "adabest": "adabest/table2 adabest/figure3",
+    "norm": "adabest/figure4 adabest/figure6",
     "beta": "adabest/figure7",
     "fedglad": "fedglad/table1 fedglad/table7 fedglad/table2 fedglad/table9",
     "cohorts": "fedglad/figure4 fedglad/figure5",
@@ -52,5 +54,11 @@ def page(text: str) -> str:
     return text
 
 
+def readme(text: str) -> str:
+    """README with the number of claims by verdict."""
+    return between(text, "verdicts", "\n".join(f"- {one}" for one in summary(Book.read().counts)))
+
+
 if __name__ == "__main__":
+    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

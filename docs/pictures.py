@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 import undrift
 from undrift.cli.app import main
+from undrift.papers.curves import draw_curves
 from undrift.papers.figures import draw_claims, draw_outcome, svg
 from undrift.papers.judging import Book
 from undrift.report.drawing import styled
@@ -72,11 +73,12 @@ def together(folder: Path, signs: dict[str, str]) -> undrift.History:
 
 
 def papers() -> None:
-    """AdaBest's Table 2 on letters, and all claims, from the results that are kept."""
+    """AdaBest's Table 2 and Figure 4 on letters, and all claims, from the results that are kept."""
     book = Book.read()
-    (table,) = [one for one in book.outcomes if one.item.id == "adabest/table2"]
+    found = {one.item.id: one for one in book.outcomes}
     drawn = {
-        "letters": draw_outcome(table, "emnist-l,cp=1%"),
+        "letters": draw_outcome(found["adabest/table2"], "emnist-l,cp=1*"),
+        "growth": draw_curves(found["adabest/figure4"]),
         "claims": draw_claims(book.outcomes),
     }
     for name, figure in drawn.items():
