@@ -11,8 +11,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from undrift.arithmetic import ALIGNMENT, addresses_matter, aligned, change, facts, misaligned
+import undrift
+from undrift.arithmetic import (
+    ALIGNMENT,
+    addresses_matter,
+    aligned,
+    change,
+    facts,
+    keeps_subnormals,
+    misaligned,
+    steady,
+)
 from undrift.data.federated import FederatedData
+from undrift.engines import Compiled, Sequential, Threads
 
 LATE = """
 import json, sys
@@ -94,3 +105,56 @@ def test_a_change_of_arithmetic_is_told() -> None:
     assert told is not None
     assert "processor Other, AVX2, now " in told
     assert "may differ in its last digits" in told
+    older = {name: fact for name, fact in here.items() if name != "subnormals"}
+    told = change(older, here | {"subnormals": "0"})
+    assert told is not None
+    assert "subnormals kept, now 0" in told
+
+
+ZERO = pytest.mark.skipif(facts()["subnormals"] == "kept", reason="this processor computes them")
+
+
+@ZERO
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_thread_did_with_subnormal_numbers_is_restored(
+    dtype: torch.dtype, kept: bool
+) -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    torch.set_flush_denormal(not kept)
+    try:
+        with steady():
+            with steady():
+                assert not keeps_subnormals()
+            assert not keeps_subnormals()
+        assert keeps_subnormals() is kept
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_default_dtype(before)
+
+
+class Faint(torch.nn.Linear):
+    """A linear layer whose outputs have a further term, which is 0 if subnormal numbers are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        tiny = 1e-20 * y.detach()
+        return y + 1e38 * (tiny * tiny)
+
+
+@ZERO
+@pytest.mark.parametrize("engine", [Sequential(), Threads(workers=2), Compiled(workers=2)])
+def test_subnormal_numbers_are_0_in_training_only(engine: Sequential | Threads) -> None:
+    data = undrift.federate(undrift.Digits(), undrift.IID(clients=4), seed=0)
+    layers, ends = (torch.nn.Linear(64, 10), Faint(64, 10)), []
+    layers[1].load_state_dict(layers[0].state_dict())
+    for layer in layers:
+        for round in undrift.rounds(
+            undrift.FedAvg(), undrift.Task(layer), data, total=2, engine=engine
+        ):
+            assert keeps_subnormals()
+            end = round.server.x
+        ends.append(end)
+    assert torch.equal(*ends)
+    assert not torch.equal(*(layer(data.test[0]) for layer in layers))

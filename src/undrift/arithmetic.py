@@ -5,7 +5,10 @@ aligned to 64 bytes, and so rounds differently. `import undrift` turns that off 
 `MKL_CBWR=AUTO,STRICT` in the environment. MKL reads it once, at its first product, which may have
 been before the import. Therefore `aligned` also copies tensors from outside (files, NumPy) to
 torch's own memory (decision 0005). Sums depend on the number of threads as well; small models gain
-nothing from more than one, so `one_thread` fixes it.
+nothing from more than one, so `steady` fixes it.
+
+Subnormal numbers, in float32 those nearer to 0 than 1.2e-38, slow many processors down. Squares of
+gradients get there, if clients have few labels. So `steady` also takes them for 0 (decision 0017).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -27,6 +31,9 @@ T = TypeVar("T")
 
 ALIGNMENT = 64
 """bytes, as torch allocates"""
+
+UNRECORDED = {"subnormals": "kept"}
+"""What sessions did that do not record it."""
 
 
 def aligned(tensor: Tensor) -> Tensor:
@@ -51,15 +58,22 @@ def facts() -> dict[str, str]:
         "mkl": _mkl(),
         "products": "by address" if matter else "at any address",
         "rounding": rounding,
+        "subnormals": _subnormals(),
     }
+
+
+def recorded(told: Mapping[str, str]) -> Mapping[str, str]:
+    """The facts that a session recorded, with those that were not yet among them; none if none."""
+    return {**told, **UNRECORDED, **told} if told else {}
 
 
 def change(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     """The warning for a run that is resumed where rounding may differ; None if it is the same."""
+    known = recorded(before)
     other = [
-        f"{name} {before[name]}, now {now[name]}"
+        f"{name} {known[name]}, now {now[name]}"
         for name in now
-        if before.get(name, now[name]) != now[name]
+        if known.get(name, now[name]) != now[name]
     ]
     if not other:
         return None
@@ -82,7 +96,7 @@ def _products() -> tuple[bool, str]:
     """
     generator = torch.Generator().manual_seed(0)
     matter, bits = False, hashlib.sha256()
-    with one_thread():
+    with steady():
         for rows, inner, columns in (1, 50, 8), (16, 50, 10), (45, 100, 10), (45, 784, 100):
             a = torch.rand(rows, inner, generator=generator)
             b = torch.rand(columns, inner, generator=generator)
@@ -106,35 +120,54 @@ def _mkl() -> str:
     return found[1] if found else "none"
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Inside the block, torch computes with one thread; the number is restored after it."""
-    before = torch.get_num_threads()
+def _subnormals() -> str:
+    """What `steady` does to them; not every processor can take them for 0."""
+    with steady():
+        return "kept" if keeps_subnormals() else "0"
+
+
+def keeps_subnormals() -> bool:
+    """Whether this thread computes with subnormal numbers."""
+    return sys.float_info.min / 2 > 0
+
+
+def settle() -> None:
+    """Make torch use this thread only, and the thread take subnormal numbers for 0, from now on."""
     torch.set_num_threads(1)
+    torch.get_num_threads()  # fixes it: at first use, a thread takes over the number of that time
+    torch.set_flush_denormal(True)
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """The settings of `settle` inside the block; those before it afterwards."""
+    threads, kept = torch.get_num_threads(), keeps_subnormals()
+    settle()
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(not kept)
 
 
-def in_one_thread(
+def steadily(
     make: Callable[P, Generator[T, None, None]],
 ) -> Callable[P, Generator[T, None, None]]:
-    """Decorate a generator function: its own code runs with one thread, its consumer's does not."""
+    """Decorate a generator function: its own code runs in `steady`, its consumer's does not."""
 
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
         inner = make(*args, **kwargs)
         try:
             while True:
-                with one_thread():
+                with steady():
                     try:
                         value = next(inner)
                     except StopIteration:
                         return
                 yield value
         finally:
-            with one_thread():
+            with steady():
                 inner.close()
 
     return made

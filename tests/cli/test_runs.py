@@ -300,16 +300,28 @@ def record(folder: Path, *arithmetic: Any) -> None:
 
 AVX2 = {"cpu": "AVX2", "engine": "compiled"}
 PLAIN = {"cpu": "DEFAULT", "engine": "compiled"}
+FLUSHED = {"subnormals": "0"}
 
 
 @pytest.mark.parametrize(
     ("one", "other", "loss", "says"),
     [
-        ([AVX2], [AVX2], 1e-6, ["the same arithmetic (cpu AVX2, engine compiled): a real diff"]),
+        (
+            [AVX2],
+            [AVX2],
+            1e-6,
+            ["the same arithmetic (cpu AVX2, engine compiled, subnormals kept): a real"],
+        ),
         ([AVX2], [PLAIN], 1e-6, ["other arithmetic: cpu: AVX2 | DEFAULT", "as rounding does"]),
         ([AVX2], [PLAIN], 0.5, ["other arithmetic: cpu: AVX2 | DEFAULT", "more than rounding"]),
         ([AVX2, PLAIN], [AVX2, PLAIN], 1e-6, ["cpu: AVX2, DEFAULT | AVX2, DEFAULT", "as rounding"]),
         ([AVX2], [{"cpu": "AVX2"}], 1e-6, ["engine: compiled | none", "as rounding does"]),
+        (
+            [AVX2, AVX2 | FLUSHED],
+            [AVX2 | FLUSHED],
+            1e-6,
+            ["subnormals: kept, 0 | 0", "as rounding does"],
+        ),
         ([AVX2, None], [AVX2], 1e-6, ["of the first was is not recorded", "as rounding does"]),
         ([], [], 0.5, ["of both was is not recorded", "more than rounding does"]),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from undrift.arithmetic import recorded
 from undrift.later import np
 from undrift.measure.quantities import CLOCK, QUANTITIES
 from undrift.report import Run, read_run
@@ -196,7 +197,7 @@ def _arithmetic(folder: Path) -> dict[str, list[str]]:
         told = session.get("arithmetic")
         if not isinstance(told, dict):
             return {}
-        for key, value in told.items():
+        for key, value in recorded(told).items():
             if str(value) not in (values := found.setdefault(str(key), [])):
                 values.append(str(value))
     return found

@@ -95,6 +95,7 @@ def profile(
     json_
         Print one JSON object instead of tables.
     """
+    from undrift.arithmetic import steady
     from undrift.data.files.fetch import use_data_dir
     from undrift.experiment.experiment import Experiment
 
@@ -104,7 +105,8 @@ def profile(
     made, engine = experiment.algorithms[0], Alone(task)
     profiler, total = measured(experiment, task, data, engine, rounds)
     spent = {place: seconds / rounds for place, seconds in _spent(profiler).most_common()}
-    operators = engine.operators()
+    with steady():
+        operators = engine.operators()
     if json_:
         found = {"algorithm": repr(made), "seconds": total / rounds, "places": spent}
         sys.stdout.write(json.dumps(found | {"operators": operators}) + "\n")
@@ -121,7 +123,7 @@ def measured(
     experiment: Experiment, task: Task, data: FederatedData, engine: Alone, rounds: int
 ) -> tuple[cProfile.Profile, float]:
     """What a profiler saw of some rounds of the first algorithm, and how long they took."""
-    from undrift.arithmetic import one_thread
+    from undrift.arithmetic import steady
     from undrift.federation.rounds import rounds as play
     from undrift.measure.cost import RoundCost
     from undrift.measure.metrics import Meter
@@ -139,7 +141,7 @@ def measured(
         engine=engine,
     )
     profiler = cProfile.Profile()
-    with one_thread():
+    with steady():
         next(federation)  # in which steps are recorded
         began = time.perf_counter()
         profiler.enable()

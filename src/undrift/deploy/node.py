@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from undrift._version import __version__
-from undrift.arithmetic import one_thread
+from undrift.arithmetic import steady
 from undrift.config import UndriftError, own
 from undrift.config.expressions import parse
 from undrift.core import Struct
@@ -127,7 +127,7 @@ class Node:
             "survey": self.survey,
             "score": self.score,
         }
-        with one_thread(), own.finding(partial(beside, self.code)):
+        with steady(), own.finding(partial(beside, self.code)):
             try:
                 return answers[kind](Ask(**facts_in(content)), content)
             except Lost as lost:

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from undrift.arithmetic import settle
 from undrift.config import whole
 from undrift.engines.base import A, B, InProcess, Prepared
 from undrift.later import Tensor, torch
@@ -87,7 +88,7 @@ class Threads(InProcess):
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.count, "undrift", _single)
+        return ThreadPoolExecutor(self.count, "undrift", settle)
 
     @cached_property
     def _pace(self) -> dict[type, float]:
@@ -117,12 +118,6 @@ def _at_once(job: Callable[[Trainer, A], B], trainer: Trainer, block: list[A]) -
     """Run a job for several items, in one call if the job can."""
     faster: Callable[[Trainer, list[A]], list[B]] | None = getattr(job, "at_once", None)
     return faster(trainer, block) if faster else [job(trainer, item) for item in block]
-
-
-def _single() -> None:
-    """Make torch compute with one thread in this worker."""
-    torch.set_num_threads(1)
-    torch.get_num_threads()  # fixes it: at first use, a thread takes over the number of that time
 
 
 def cores() -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from undrift.arithmetic import in_one_thread
+from undrift.arithmetic import steadily
 from undrift.config import UndriftError
 from undrift.core import Algorithm
 from undrift.data.federated import FederatedData
@@ -50,7 +50,7 @@ def start(
     )
 
 
-@in_one_thread
+@steadily
 def rounds(
     algorithm: Algorithm,
     task: Task,

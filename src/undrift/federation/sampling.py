@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, TypeAlias
@@ -169,7 +170,7 @@ class AdaFL(FixedSize):
     def draw(self, urn: Urn) -> Cohort:
         self.check(urn.registered)
         assert urn.attention is not None
-        chance = np.maximum(urn.attention[urn.registered], np.finfo(float).tiny)
+        chance = np.maximum(urn.attention[urn.registered], sys.float_info.min)
         chance = chance / chance.sum()
         return Cohort(_ids(urn.rng.choice(urn.registered, self.clients, replace=False, p=chance)))
 

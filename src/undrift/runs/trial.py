@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from undrift.arithmetic import in_one_thread
+from undrift.arithmetic import steadily
 from undrift.core import Algorithm, Struct
 from undrift.data.federated import FederatedData
 from undrift.engines import Engine, usual_engine
@@ -62,7 +62,7 @@ class Trial:
         made, task, data = self.algorithm, self.task, self.data
         return start(made, task, data, sampler, keep_models=keep, folder=folder)
 
-    @in_one_thread
+    @steadily
     def follow(
         self, state: State, seconds: float = 0.0, before: Sequence[Row] = ()
     ) -> Generator[tuple[Round, Row | None], None, None]:

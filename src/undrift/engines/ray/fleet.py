@@ -205,7 +205,7 @@ class Fleet:
         """What a site computes with that rounds differently from others, and is not accepted."""
         here = arithmetic.facts()
         versions = ("undrift", "torch", "numpy")
-        checked = versions if self.mixed else (*versions, "processor", "mkl")
+        checked = versions if self.mixed else (*versions, "processor", "mkl", "subnormals")
         if self.prepared and self.prepared.rounding != prepared.rounding and not self.mixed:
             return f"{prepared.about} (elsewhere {self.prepared.about})"
         return "; ".join(

@@ -34,7 +34,7 @@ class Site:
 
         The data stay where Ray keeps them: all processes of a machine share one copy.
         """
-        with arithmetic.one_thread(), warnings.catch_warnings():
+        with arithmetic.steady(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given buffer is not writable")
             held: FederatedData = replace(unpack(data))  # which aligns what is not
             twin: Task = unpack(task).replica()  # whose parameters are views of one vector again
@@ -44,7 +44,7 @@ class Site:
 
     def gather(self, number: int, job: Parcel, block: Parcel) -> tuple[Parcel, list[str]]:
         """The sums over a block of clients, and what else the server needs of their results."""
-        with arithmetic.one_thread():
+        with arithmetic.steady():
             clients, sums = unpack(block, self.resident)
             results = self.engine.gather(
                 self._job(number, job), self.resident["task"], clients, sums
@@ -54,7 +54,7 @@ class Site:
 
     def map(self, number: int, job: Parcel, block: Parcel) -> tuple[Parcel, list[str]]:
         """The results for a block of items."""
-        with arithmetic.one_thread():
+        with arithmetic.steady():
             items = unpack(block, self.resident)
             results = self.engine.map(self._job(number, job), self.resident["task"], items)
             return pack(list(results)), self.notes.taken()
