@@ -21,12 +21,12 @@ from undrift.config import UndriftError
 from undrift.data.transforms import FlipAndCrop
 from undrift.engines import Auto, Compiled, Engine, Prepared, Sequential, Threads
 from undrift.engines import engine as engine_by_name
-from undrift.engines.native.trainer import CompiledTrainer
+from undrift.engines.native.trainer import SHAPES, CompiledTrainer
 from undrift.experiment.registry import algorithm
 from undrift.federation.rounds import rounds
 from undrift.federation.sampling import Explicit, Uniform
 from undrift.training.task import Task
-from undrift.training.trainer import ClientResult, Work
+from undrift.training.trainer import LEAST, ClientResult, Work, in_parts
 from undrift.training.work import Local
 
 
@@ -64,6 +64,17 @@ def test_full_gradients_are_recorded_too() -> None:
     algorithm = MimeLite()
     ends = [last(task, data, kind, algorithm) for kind in (Sequential(), Compiled(2))]
     assert gap(*ends) <= 1e-12
+
+
+def test_parts_of_clients_have_few_sizes_and_none_is_small_without_need() -> None:
+    """A program is compiled for each size, and all must fit into the cache with those of steps."""
+    seen: set[int] = set()
+    for n in range(1, 1000):
+        parts = in_parts(np.arange(n))
+        assert np.array_equal(np.concatenate(parts), np.arange(n))
+        seen |= {len(part) for part in parts}
+        assert min(map(len, parts)) >= min(n, LEAST)
+    assert len(seen) <= SHAPES - 20
 
 
 # Auto

@@ -19,6 +19,10 @@ from undrift.rng import number, stream
 from undrift.training.task import CHUNK, Task
 from undrift.training.work import Batch, Local
 
+LEAST = 16
+"""Fewest samples of a part of a client's, if it has as many: layers that normalise batches need
+more than one."""
+
 
 class ClientError(RuntimeError):
     """A client's code failed; the message names the round, the client and the stage."""
@@ -206,7 +210,7 @@ class Trainer:
             return mean + decay * x if decay else mean
 
         def full_grad(x: Tensor) -> Tensor:
-            return mean_grad(x, np.array_split(work.rows, -(-len(work.rows) // CHUNK)))
+            return mean_grad(x, in_parts(work.rows))
 
         def first_grad(x: Tensor) -> Tensor:
             return mean_grad(x, [work.rows[work.batches[0]]])
@@ -242,6 +246,17 @@ class Trainer:
         """Remember whether anything was drawn in a client's round."""
         if isinstance(keyed, Keyed) and not keyed.drew and not self.draws:
             self._still.add(algorithm)
+
+
+def in_parts(rows: np.ndarray) -> list[np.ndarray]:
+    """Rows in parts of few sizes, as a compiled gradient is for one size: CHUNK, smaller powers of
+    two down to LEAST, and one of less than twice LEAST with the rest."""
+    n, odd = len(rows), len(rows) % LEAST
+    last = min(n, LEAST + odd) if odd else 0
+    whole, rest = divmod(n - last, CHUNK)
+    smaller = [size for power in range(CHUNK.bit_length()) if (size := rest & 1 << power)]
+    sizes = [*[CHUNK] * whole, *smaller, *([last] if last else [])]
+    return np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def client_rounds(

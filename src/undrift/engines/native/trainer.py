@@ -25,7 +25,7 @@ from undrift.rng import stream
 from undrift.training.task import Task
 from undrift.training.trainer import ClientError, ClientStart, Trainer, Work, named
 
-SHAPES = 32
+SHAPES = 64
 """Size of the cache of programs: one for each shape of a batch."""
 
 STEPS = 256
