@@ -14,7 +14,7 @@ import pytest
 
 from undrift.cli.app import main
 from undrift.experiment.experiment import Experiment
-from undrift.papers import SMOKE, judging
+from undrift.papers import FULL, SMOKE, judging
 from undrift.papers.catalogue import read_item
 from undrift.papers.claims import Claim
 from undrift.papers.curves import draw_curves, over_seeds
@@ -147,6 +147,21 @@ def test_more_seeds_extend_what_is_there(table: Item, out: Path, tmp_path: Path)
     shutil.copytree(out / "adabest-table1-iid", own / "called otherwise")
     assert go(table, own, 4, "iid") == ["adabest-table1-iid", "adabest-table1-iid-2"]
     assert kept(table, own, tmp_path / "results", 4) == 20
+
+
+def test_only_what_has_no_result_anywhere_need_be_run(
+    table: Item, out: Path, tmp_path: Path
+) -> None:
+    kept(table, out, tmp_path)
+    known = {one.trial for one in read_results(table, tmp_path)}
+    (cell,) = table.cells(seeds=3, pattern="iid")
+    (larger,) = table.cells(seeds=5, pattern="iid")
+    nowhere = Runs(tmp_path / "runs")
+    assert jobs(table, cell, "full", nowhere, known) == []
+    assert {job.experiment.seeds for job in jobs(table, larger, "full", nowhere, known)} == {(3, 4)}
+    assert {job.experiment.seeds for job in jobs(table, larger, "full", nowhere)} == {(*range(5),)}
+    grown = jobs(table, larger, "full", Runs(out), known)  # in folders that have the others
+    assert {job.experiment.seeds for job in grown} == {(*range(5),)}
 
 
 def test_results_of_other_settings_are_dropped(table: Item, out: Path, tmp_path: Path) -> None:
@@ -293,17 +308,26 @@ def test_results_can_be_verified(table: Item, out: Path, tmp_path: Path) -> None
     assert not again(wrong).sound
 
 
-def test_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("undrift.cli.size.LARGE", 0)
+def test_an_interval_of_accuracies_ends_within_0_and_100(table: Item, out: Path) -> None:
+    results, _ = collect(table, table.cells(seeds=3), FULL, Runs(out))
+    values = {0: 0.1, 1: 0.92, 2: 0.93}
+    spread = [replace(one, values=one.values | {"accuracy": values[one.seed]}) for one in results]
+    row = outcome(table, spread).cells["iid"][0].rows["A"]
+    low, high = row.estimate(*table.main).interval  # type: ignore[union-attr, misc]
+    assert 0 < low < 65 < high < 100
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     chosen = ["fedglad/table1", "--cells", "mnist", "--rows", "FedAvg*", "--scale", SMOKE]
     main(["paper", "run", *chosen, *place, "--engine", "sequential"])
     told = capsys.readouterr().out
     assert "4 new results" in told
-    assert "remove them with: undrift prune --all" in told.replace("\n", " ")
+    assert not list((tmp_path / "runs").glob("*/checkpoints/*/*"))
     main(["paper", "run", *chosen, *place])
+    assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
+    elsewhere = ["--out", str(tmp_path / "elsewhere"), *place[2:], "--missing"]
+    main(["paper", "run", *chosen, *elsewhere])
     assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
     main(["paper", "list", "fedglad/table1", "--json", *place[2:]])
     (told,) = json.loads(capsys.readouterr().out)

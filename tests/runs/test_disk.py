@@ -18,6 +18,7 @@ from tests.runs.test_extend import (
     deadly,
     experiment,
     play,
+    results,
     rows,
     same,
     states,
@@ -97,6 +98,21 @@ def test_all_states_of_what_is_done_can_go(kept: Path, done: Path, tmp_path: Pat
     assert len(list(plant(fork, tmp_path / "fork", done))) == 3
     play(done, experiment(**LARGE))
     assert_same(done, kept / "larger")
+
+
+def test_states_that_need_not_be_kept_go_with_the_end_of_a_trial(
+    kept: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    left: dict[str, list[int]] = {"row": [], "end": []}
+    for event in run(experiment(), out, engine="sequential", save_every=0.0, keep_states=False):
+        if event.kind in left:
+            left[event.kind].append(len(checkpoints(out)))
+    assert left["end"] == [0, 0]
+    assert all(left["row"])
+    assert results(out) == results(kept / "done")
+    assert verify(out).problems == []
+    assert [event.kind for event in play(out, experiment())] == ["note"]
 
 
 def test_interrupted_trials_keep_their_states(half: Path, tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from undrift.cli.paper_cells import (
     time_left,
 )
 from undrift.cli.running import Options
-from undrift.cli.size import advice
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.papers import FULL
@@ -220,6 +219,7 @@ def run(
     rows: Rows = (),
     scale: str = FULL,
     seeds: Whole | None = None,
+    missing: bool = False,
     out: Path = Path("runs"),
     results: Path | None = None,
     options: Options = Options(),
@@ -228,7 +228,8 @@ def run(
 
     Example: undrift paper run adabest/table2 --cells "emnist-l,cp=10%" --seeds 5 --data-dir DATA
 
-    Each cell is an ordinary run directory: `undrift resume`, `extend` and `report` work there.
+    Each cell is an ordinary run directory: `undrift resume`, `extend` and `report` work there. The
+    states of trials that are done are removed: with client memories, they would fill the disk.
     Trials that are done in any run directory in --out, under whatever name, are not run again.
     Stopped at any moment, the same command goes on.
 
@@ -244,6 +245,8 @@ def run(
         full, or one of the item's smaller scales; smoke: two rounds on digits, collected nowhere.
     seeds
         Number of repetitions; as in the paper, or as the scale says, if not given.
+    missing
+        Only trials without a result in the files that `undrift paper show` reads.
     out
         Folder for the run directories.
     results
@@ -251,14 +254,18 @@ def run(
         ./papers.
     """
     from undrift.data.files.fetch import use_data_dir
+    from undrift.papers.judging import kept_results
     from undrift.papers.results import Runs
     from undrift.papers.running import client_rounds, jobs
 
     use_data_dir(options.data_dir)
     console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
     todo: list[tuple[Item, Cell]] = []
+    kept: set[str] = set()
     for one, chosen in chosen_cells(item, cells, scale, seeds, rows):
-        left = [cell for cell in chosen if jobs(one, cell, scale, runs)]
+        if missing:
+            kept |= {result.trial for result in kept_results(one, folders(results))}
+        left = [cell for cell in chosen if jobs(one, cell, scale, runs, kept)]
         if len(left) < len(chosen):
             say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
         collect_done(console, one, chosen, scale, runs, results)
@@ -269,7 +276,7 @@ def run(
         done = sum(work[:place])
         spent = time.monotonic() - begun
         left_over = f"; about {time_left(spent / done * sum(work[place:]))} left" if done else ""
-        for job in jobs(one, cell, scale, runs):
+        for job in jobs(one, cell, scale, runs, kept):
             where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
             say(console, where, style="bold")
             if process := holder(job.folder):
@@ -277,8 +284,6 @@ def run(
                 continue
             run_job(job, options)
             runs.look(job.folder)
-            if large := advice(job.folder):
-                say(console, large, style="dim")
         collect_done(console, one, [cell], scale, runs, results)
 
 

@@ -46,7 +46,7 @@ def run_job(job: Job, options: Options) -> None:
     from undrift.cli.progress import show_progress
     from undrift.runs.runner import run as go
 
-    happening = go(job.experiment, job.folder, **options.session())
+    happening = go(job.experiment, job.folder, keep_states=False, **options.session())
     try:
         with terminable(), closing(happening):
             if options.json_:

@@ -110,7 +110,7 @@ def _panel(outcome: Outcome, cell: CellOutcome, labels: list[str]) -> Any:
     def draw(axes: Any) -> None:
         for y, label in enumerate(labels):
             colour = ink(y).colour
-            found = row.estimate(outcome.item.main[0]) if (row := cell.rows.get(label)) else None
+            found = row.estimate(*outcome.item.main) if (row := cell.rows.get(label)) else None
             if found is not None:
                 low, high = found.interval or (found.mean, found.mean)
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.6)

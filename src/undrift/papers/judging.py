@@ -30,6 +30,7 @@ from undrift.papers.cost_tables import table as cost_table
 from undrift.papers.cost_tables import text as cost_text
 from undrift.papers.item import Cell, Item, Row
 from undrift.papers.layers import matches
+from undrift.papers.measures import Measure
 from undrift.papers.results import Result, current, read_results
 from undrift.report.estimate import Estimate
 
@@ -61,9 +62,9 @@ class RowOutcome:
     scores: Mapping[str, Scores]
     curves: Sequence[Mapping[str, Sequence[float | None]]] = ()
 
-    def estimate(self, measure: str) -> Estimate | None:
-        """Mean over the seeds that did not diverge."""
-        return Estimate.of(list(self.scores.get(measure, {}).values()))
+    def estimate(self, name: str, measure: Measure) -> Estimate | None:
+        """Mean of a measure over the seeds that did not diverge."""
+        return Estimate.of(list(self.scores.get(name, {}).values()), measure.bounds)
 
     @property
     def failed(self) -> int:
@@ -166,7 +167,7 @@ class Outcome:
     ) -> Judged:
         """A printed value at one scale."""
         row = here.rows[label]
-        ours = row.estimate(self.item.main[0])
+        ours = row.estimate(*self.item.main)
         verdict = judge_value(ours, printed, self.item.seeds, self.item.tolerance)
         if ours is None and row.failed:
             verdict = Verdict(DISAGREES, f"diverged on all {row.failed} seeds")
@@ -226,7 +227,7 @@ class Book:
         Rates are from the results of all items.
         """
         wanted = ids(pattern)
-        known = [(item, _kept(item, folders)) for item in items()]
+        known = [(item, kept_results(item, folders)) for item in items()]
         rates = Rates.of((item, one) for item, results in known for one in results)
         return cls([outcome(*one) for one in known if one[0].id in wanted], rates)
 
@@ -240,7 +241,7 @@ class Book:
         return {kind: count for kind, count in both.items() if count}
 
 
-def _kept(item: Item, folders: Iterable[Path]) -> list[Result]:
+def kept_results(item: Item, folders: Iterable[Path]) -> list[Result]:
     """The results of an item in some folders."""
     results: dict[Any, Result] = {}
     for folder in folders:

@@ -9,6 +9,7 @@ from undrift.config import Config, UndriftError, text, unknown, whole
 from undrift.config.expressions import parse
 from undrift.later import np
 from undrift.measure.quantities import QUANTITIES, Quantity
+from undrift.report.estimate import Bounds
 from undrift.report.read import TrialRecord
 
 
@@ -34,6 +35,11 @@ class Measure(Config):
     @property
     def unit(self) -> str:
         return self.quantity.unit
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Smallest and largest possible number, in printed units."""
+        return (0.0, 100.0) if self.unit == "%" else None
 
     def of(self, curve: TrialRecord) -> float:
         """The number."""
@@ -109,6 +115,10 @@ class Fall(Measure):
     """How much less the metric is after a round than before it."""
 
     round: int = whole(ge=2)
+
+    @property
+    def unit(self) -> str:
+        return "points" if self.quantity.unit == "%" else self.quantity.unit
 
     def of(self, curve: TrialRecord) -> float:
         return self.at(curve, self.round - 1) - self.at(curve, self.round)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import chain, count, product
 from pathlib import Path
 
 from undrift.core import Algorithm
@@ -24,35 +24,42 @@ class Job:
     folder: Path
 
 
-def jobs(item: Item, cell: Cell, scale: str, runs: Runs) -> list[Job]:
-    """What is left to run. Trials that are done in any folder are not run again.
+def jobs(item: Item, cell: Cell, scale: str, runs: Runs, kept: Collection[str] = ()) -> list[Job]:
+    """What is left to run. Trials that are done in any folder are not run again, nor those `kept`.
 
     An experiment that was begun under another name is resumed there.
     """
     found: list[Job] = []
     for experiment in cell.experiments():
-        if all(not _left(experiment, made, runs) for made in experiment.algorithms):
+        if _left(experiment, runs, kept) is None:
             continue
         begun = [runs.folders[experiment.hash]] if experiment.hash in runs.folders else []
         named = (runs.folder / name for name in _names(item, cell, scale))
         taken = [job.folder for job in found]
         for folder in chain(begun, (one for one in named if one not in taken)):
-            wanted = [
-                made for made in experiment.algorithms if _left(experiment, made, runs, folder)
-            ]
-            smaller = replace(experiment, algorithms=tuple(wanted))
-            if has_room(folder, smaller):
+            smaller = _left(experiment, runs, kept, folder)
+            if smaller and has_room(folder, smaller):
                 found.append(Job(smaller, folder))
                 break
     return found
 
 
-def _left(experiment: Experiment, made: Algorithm, runs: Runs, folder: Path | None = None) -> bool:
-    """Whether a seed of an algorithm is not done; in another folder, if one is given."""
-    trials = [
-        replace(experiment, algorithms=(made,), seeds=(seed,)).hash for seed in experiment.seeds
-    ]
-    return not all(runs.done(one) and runs.trials[one].run.folder != folder for one in trials)
+def _left(
+    experiment: Experiment, runs: Runs, kept: Collection[str], folder: Path | None = None
+) -> Experiment | None:
+    """The experiment with what is not done; in another folder, if one is given."""
+
+    def done(made: Algorithm, seed: int) -> bool:
+        trial = replace(experiment, algorithms=(made,), seeds=(seed,)).hash
+        if trial in runs.trials:
+            return runs.done(trial) and runs.trials[trial].run.folder != folder
+        return trial in kept
+
+    every = product(experiment.algorithms, experiment.seeds)
+    left = [one for one in every if not done(*one)]
+    algorithms = tuple(made for made in experiment.algorithms if any(made == a for a, _ in left))
+    seeds = tuple(seed for seed in experiment.seeds if any(seed == s for _, s in left))
+    return replace(experiment, algorithms=algorithms, seeds=seeds) if left else None
 
 
 def _names(item: Item, cell: Cell, scale: str) -> Iterator[str]:

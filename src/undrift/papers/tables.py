@@ -176,7 +176,7 @@ def _printed(printed: tuple[float, float | None]) -> str:
 
 def _ours(item: Item, row: RowOutcome) -> str:
     """Our value with its interval, and how many seeds diverged."""
-    found = row.estimate(item.main[0])
+    found = row.estimate(*item.main)
     failed = f"{row.failed} diverged" if row.failed else ""
     if found is None:
         return failed

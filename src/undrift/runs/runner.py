@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from safetensors.torch import save as serialize
 
-from undrift.arithmetic import in_one_thread
+from undrift.arithmetic import steadily
 from undrift.config import UndriftError, own
 from undrift.config.choices import SAVE_EVERY
 from undrift.core import Algorithm
@@ -72,7 +72,7 @@ class Event:
     stopped: str | None = None
 
 
-@in_one_thread
+@steadily
 def run(
     experiment: Experiment,
     folder: str | Path,
@@ -81,6 +81,7 @@ def run(
     workers: int | None = None,
     save_every: float = SAVE_EVERY,
     located: Callable[[FederatedData], FederatedData] | None = None,
+    keep_states: bool = True,
     **session: Any,
 ) -> Generator[Event, None, None]:
     """Run an experiment in a folder, or resume it there; yields events.
@@ -88,6 +89,7 @@ def run(
     engine, workers  where clients run, as for `undrift.engines.engine`
     save_every       seconds between two checkpoints, and so the most work that a crash loses
     located          gives the data to run on, from those of the experiment, if they are elsewhere
+    keep_states      whether trials that are done keep their last state, to extend and fork them
     session          more entries for this session in environment.json
 
     You may leave the loop at any event: the run is saved, and the next call resumes it.
@@ -104,7 +106,7 @@ def run(
     place = RunFolder(Path(folder), experiment, *first, command=session.get("command", ""))
     with closing(wanted), place as files:
         trials = [
-            TrialRun(files, made, seed, save_every)
+            TrialRun(files, made, seed, save_every, keep_states)
             for seed in experiment.seeds
             for made in experiment.algorithms
         ]
@@ -186,6 +188,7 @@ class TrialRun:
     algorithm: Algorithm
     seed: int
     save_every: float
+    keep_states: bool
     name: str = field(init=False)
     folder: Path = field(init=False)
     playing: int = 0
@@ -274,7 +277,7 @@ class TrialRun:
             raise
         finally:
             state.close()
-        self._compact()
+        self._tidy()
         yield self.event("end", reached, note=trial.failure, stopped=trial.stopped)
 
     def event(self, kind: Kind, round: int = 0, **more: Any) -> Event:
@@ -315,10 +318,13 @@ class TrialRun:
             with writing(old):
                 old.unlink()
 
-    def _compact(self) -> None:
-        """Drop the records of older states from the files of the last one, if they are the most."""
+    def _tidy(self) -> None:
+        """Remove the last state of the trial, which is done, if it is not to be kept; else drop the
+        records of older states from its files, if they are the most."""
+        if not self.keep_states:
+            shutil.rmtree(self.folder, ignore_errors=True)
         for path in checkpoint_files(self.folder)[:1]:
-            with suppress(UndriftError):  # the trial is done; `undrift prune` tries it again
+            with suppress(UndriftError):  # `undrift prune` tries it again
                 dead, live = dead_bytes(path)
                 if dead > live:
                     checkpoint.compact(path)
