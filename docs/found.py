@@ -19,7 +19,7 @@ FINDINGS = {
     "adabest": "adabest/table2 adabest/figure3",
     "norm": "adabest/figure4 adabest/figure6",
     "beta": "adabest/figure7",
-    "fedglad": "fedglad/table1 fedglad/table7 fedglad/table2 fedglad/table9",
+    "fedglad": "fedglad/table1 fedglad/table7 fedglad/table2 fedglad/table10 fedglad/table9",
     "cohorts": "fedglad/figure4 fedglad/figure5",
     "lengths": "fedglad/table4 fedglad/figure8 fedglad/figure9",
     "factor": "fedglad/figure6 fedglad/figure7",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 
 import undrift
 from undrift.cli.app import main
+from undrift.papers import FULL
 from undrift.papers.curves import draw_curves
 from undrift.papers.figures import draw_claims, draw_outcome, svg
 from undrift.papers.judging import Book
@@ -73,12 +75,15 @@ def together(folder: Path, signs: dict[str, str]) -> undrift.History:
 
 
 def papers() -> None:
-    """AdaBest's Table 2 and Figure 4 on letters, and all claims, from the results that are kept."""
+    """AdaBest's Table 2 and Figure 4, FedGBO's Figure 1, and all claims, from the kept results."""
     book = Book.read()
     found = {one.item.id: one for one in book.outcomes}
+    table = found["adabest/table2"]
+    full = {id: some for id, some in table.cells.items() if some[0].scale == FULL}
     drawn = {
-        "letters": draw_outcome(found["adabest/table2"], "emnist-l,cp=1*"),
+        "letters": draw_outcome(replace(table, cells=full), "emnist-l,*"),
         "growth": draw_curves(found["adabest/figure4"]),
+        "fedgbo": draw_curves(found["fedgbo/figure1"], "cifar100"),
         "claims": draw_claims(book.outcomes),
     }
     for name, figure in drawn.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,19 +29,23 @@ def draw_curves(outcome: Outcome, cells: str = "*") -> Any:
     run = [one for scales in some for one in scales if any(row.curves for row in one.rows.values())]
     if not run:
         return None
-    labels = list(dict.fromkeys(row.label for one in run for row in one.cell.rows))
+    drawn = {label for one in run for label, row in one.rows.items() if row.curves}
+    known = dict.fromkeys(row.label for one in run for row in one.cell.rows)  # in their order
+    labels = [label for label in known if label in drawn]
     metrics = outcome.item.curves
     with styled():
-        size = (max(4.5 * len(metrics), 5.0), 0.4 + 2.3 * len(run))
-        figure = Figure(figsize=size, layout="constrained")
+        width = max(4.5 * len(metrics), 7.0)
+        entry = 0.6 + 0.075 * max(map(len, labels))  # inches: a line and its label in the legend
+        columns = min(len(labels), int(width / entry))
+        height = 0.2 + 0.2 * math.ceil(len(labels) / columns) + 2.3 * len(run)
+        figure = Figure(figsize=(width, height), layout="constrained")
         grid = figure.subplots(len(run), len(metrics), squeeze=False)
         for line, cell in zip(grid, run, strict=True):
             for axes, metric in zip(line, metrics, strict=True):
                 _panel(axes, cell, metric, labels)
         lines = {line.get_label(): line for axes in grid.flat for line in axes.lines}
-        figure.legend(
-            handles=list(lines.values()), loc="outside upper center", ncols=min(len(lines), 5)
-        )
+        handles = list(lines.values())
+        figure.legend(handles=handles, loc="outside upper center", ncols=columns)
     return figure
 
 
