@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from undrift.cli.app import main
 from undrift.config import UndriftError
-from undrift.deploy import keys, serving
+from undrift.deploy import keys, processes, serving
 from undrift.deploy.check import children
 from undrift.deploy.folder import LOOPBACK, DeploymentFolder
 from undrift.deploy.processes import (
@@ -32,6 +33,7 @@ from undrift.deploy.processes import (
 from undrift.deploy.serving import join, serve
 from undrift.system.lock import Lock
 
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 SAFE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -216,6 +218,25 @@ def test_a_deployment_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
             pytest.raises(UndriftError, match=f"{place} is in use by process {os.getpid()}"),
         ):
             next(serve(folder, LOOPBACK, 1))
+
+
+@pytest.mark.skipif(not EPHEMERAL.exists(), reason="there is no /proc")
+def test_free_ports_are_never_those_of_outgoing_connections() -> None:
+    low, high = map(int, EPHEMERAL.read_text(encoding="utf-8").split())
+    assert not any(low <= free_port() <= high for _ in range(20))
+
+
+def test_a_superlink_whose_port_is_taken_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("flwr", reason="flwr is not installed (undrift[flower])")
+    folder = DeploymentFolder.make(tmp_path / "ward")
+    keys.make_authority(folder.keys)
+    keys.make_server(folder.keys, [])
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        monkeypatch.setattr(processes, "free_port", lambda: taken.getsockname()[1])
+        with pytest.raises(UndriftError, match=r"superlink has ended.*address already in use"):
+            Link(folder)
 
 
 def test_what_is_open_on_the_machine(tmp_path: Path) -> None:

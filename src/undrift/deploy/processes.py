@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import signal
 import socket
 import ssl
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ PATIENCE = 120.0
 """seconds that a SuperLink may take to start"""
 GOODBYE = 15.0
 """seconds that a process may take to end"""
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+"""what a log has to colour a terminal"""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -83,11 +88,15 @@ def supernode_command(
 
 
 def free_port() -> int:
-    """A port of loopback that nothing listens on."""
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        port: int = one.getsockname()[1]
-        return port
+    """A port of loopback that is free now, and that no connection is given before it is used.
+
+    Systems take the ports of outgoing connections from 32768 on.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20000, 32768)
+        with socket.socket() as one, suppress(OSError):
+            one.bind((LOOPBACK, port))
+            return port
 
 
 def tied() -> dict[str, Any]:
@@ -253,7 +262,9 @@ class Link:
         return found
 
     def _last_words(self, name: str) -> str:
+        """The error at the end of its log, or else the last lines."""
         path = self.folder.flower / f"{name}.log"
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()][-3:]
-        return f"{' / '.join(said) or 'it said nothing'} ({path})"
+        text = COLOUR.sub("", path.read_text(encoding="utf-8", errors="replace"))
+        lines = [line.strip() for line in text.split("\n") if line.strip()][-10:]
+        errors = [line for line in lines if "ERROR" in line]
+        return f"{' / '.join(errors[-1:] or lines[-3:]) or 'it said nothing'} ({path})"
