@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from undrift.papers.verifying import verify
 from undrift.report.read import read_run
 from undrift.runs.runner import run
 from undrift.system.files import replace_file
+from undrift.system.lock import Lock
 
 TABLE = """source = "Table 1"
 claim = "Momentum helps."
@@ -342,6 +344,20 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(Experiment.from_toml(tmp_path / "one.toml").algorithms) == 2
     main(["paper", "report", "fedgbo/table4", "--out", str(tmp_path / "page")])
     assert "40 entries of cost tables: 38 agree, 2 disagree" in capsys.readouterr().out
+
+
+def test_time_left_is_told_from_what_was_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    chosen = ["fedgbo/figure1", "--rows", "FedAvg", "--seeds", "1", "--scale", SMOKE]
+    with closing(Lock(tmp_path / "runs" / "fedgbo-figure1-cifar100-smoke")):
+        main(["paper", "run", *chosen, *place, "--engine", "sequential"])
+    told = " ".join(capsys.readouterr().out.split())
+    second, third = told.index("2 of 5: "), told.index("4 of 5: ")
+    assert "skipped: process" in told[:second]
+    assert "; about " not in told[:third]
+    assert "; about " in told[third:]
 
 
 @pytest.mark.parametrize(

@@ -256,33 +256,34 @@ def run(
     from undrift.data.files.fetch import use_data_dir
     from undrift.papers.judging import kept_results
     from undrift.papers.results import Runs
-    from undrift.papers.running import client_rounds, jobs
+    from undrift.papers.running import jobs
 
     use_data_dir(options.data_dir)
     console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
-    todo: list[tuple[Item, Cell]] = []
+    todo: list[tuple[Item, Cell, int]] = []
     kept: set[str] = set()
     for one, chosen in chosen_cells(item, cells, scale, seeds, rows):
         if missing:
             kept |= {result.trial for result in kept_results(one, folders(results))}
-        left = [cell for cell in chosen if jobs(one, cell, scale, runs, kept)]
+        work = [sum(job.work for job in jobs(one, cell, scale, runs, kept)) for cell in chosen]
+        left = [(one, cell, more) for cell, more in zip(chosen, work, strict=True) if more]
         if len(left) < len(chosen):
             say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
         collect_done(console, one, chosen, scale, runs, results)
-        todo += [(one, cell) for cell in left]
-    work = [sum(map(client_rounds, cell.experiments())) for _, cell in todo]
-    begun = time.monotonic()
-    for place, (one, cell) in enumerate(todo):
-        done = sum(work[:place])
-        spent = time.monotonic() - begun
-        left_over = f"; about {time_left(spent / done * sum(work[place:]))} left" if done else ""
+        todo += left
+    done, spent = 0, 0.0
+    for place, (one, cell, _) in enumerate(todo):
+        rest = sum(work for *_, work in todo[place:])
+        left_over = f"; about {time_left(spent / done * rest)} left" if done else ""
         for job in jobs(one, cell, scale, runs, kept):
             where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
             say(console, where, style="bold")
             if process := holder(job.folder):
                 say(console, f"skipped: process {process} is at it", style="yellow")
                 continue
+            begun = time.monotonic()
             run_job(job, options)
+            spent, done = spent + time.monotonic() - begun, done + job.work
             runs.look(job.folder)
         collect_done(console, one, [cell], scale, runs, results)
 

@@ -23,6 +23,12 @@ class Job:
     experiment: Experiment
     folder: Path
 
+    @property
+    def work(self) -> int:
+        """How often clients train in it, as a rough measure."""
+        trials = len(self.experiment.seeds) * len(self.experiment.algorithms)
+        return self.experiment.rounds * (self.experiment.sampler.largest or 10) * trials
+
 
 def jobs(item: Item, cell: Cell, scale: str, runs: Runs, kept: Collection[str] = ()) -> list[Job]:
     """What is left to run. Trials that are done in any folder are not run again, nor those `kept`.
@@ -67,9 +73,3 @@ def _names(item: Item, cell: Cell, scale: str) -> Iterator[str]:
     parts = [item.paper, item.name, cell.id, *([scale] if scale != FULL else [])]
     name = "-".join(re.sub(r"[^\w.=%+]+", "-", part).strip("-") for part in parts)
     return (f"{name}-{number}" if number > 1 else name for number in count(1))
-
-
-def client_rounds(experiment: Experiment) -> int:
-    """How often clients train in an experiment, as a rough measure of its work."""
-    trials = len(experiment.seeds) * len(experiment.algorithms)
-    return experiment.rounds * (experiment.sampler.largest or 10) * trials
