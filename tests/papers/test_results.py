@@ -164,6 +164,19 @@ def test_only_what_has_no_result_anywhere_need_be_run(
     assert {job.experiment.seeds for job in jobs(table, larger, "full", nowhere)} == {(*range(5),)}
     grown = jobs(table, larger, "full", Runs(out), known)  # in folders that have the others
     assert {job.experiment.seeds for job in grown} == {(*range(5),)}
+    once = [one for one in read_results(table, tmp_path) if (one.row, one.seed) == ("A", 2)]
+    never = [one for one in read_results(table, tmp_path) if one.row == "B"]
+    lacking = known - {one.trial for one in once + never}
+    left = [job.experiment for job in jobs(table, cell, "full", nowhere, lacking)]
+    assert [(len(one.algorithms), one.seeds) for one in left] == [(1, (2,)), (1, (0, 1, 2))]
+    assert {job.work for job in jobs(table, cell, "full", nowhere, lacking)} == {9, 27}
+
+
+def test_work_that_is_done_is_not_counted_as_left(table: Item, out: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "runs")
+    runs = Runs(tmp_path / "runs")
+    (cell,) = table.cells(seeds=4, pattern="iid")
+    assert [job.work for job in jobs(table, cell, "full", runs)] == [4 * 9, 9]
 
 
 def test_results_of_other_settings_are_dropped(table: Item, out: Path, tmp_path: Path) -> None:
@@ -331,6 +344,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     elsewhere = ["--out", str(tmp_path / "elsewhere"), *place[2:], "--missing"]
     main(["paper", "run", *chosen, *elsewhere])
     assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
+    shared = ["fedglad/table[12]", "--cells", "mnist,10%", "--rows", "FedAvg", "--scale", SMOKE]
+    main(["paper", "run", *shared, *elsewhere])
+    assert "fedglad/table2: 1 new results" in capsys.readouterr().out
     main(["paper", "list", "fedglad/table1", "--json", *place[2:]])
     (told,) = json.loads(capsys.readouterr().out)
     assert told["item"] == "fedglad/table1"

@@ -228,8 +228,9 @@ def run(
 
     Example: undrift paper run adabest/table2 --cells "emnist-l,cp=10%" --seeds 5 --data-dir DATA
 
-    Each cell is an ordinary run directory: `undrift resume`, `extend` and `report` work there. The
-    states of trials that are done are removed: with client memories, they would fill the disk.
+    Each cell is an ordinary run directory, with which `undrift resume` and `report` work. The
+    states of trials that are done are removed, as client memories would fill the disk: to `extend`
+    such a run by rounds is to run it again.
     Trials that are done in any run directory in --out, under whatever name, are not run again.
     Stopped at any moment, the same command goes on.
 
@@ -260,29 +261,32 @@ def run(
 
     use_data_dir(options.data_dir)
     console, runs = Console(highlight=False, stderr=options.json_), Runs(out)
-    todo: list[tuple[Item, Cell, int]] = []
-    kept: set[str] = set()
+    todo: list[tuple[Item, Cell, int, set[str]]] = []
     for one, chosen in chosen_cells(item, cells, scale, seeds, rows):
-        if missing:
-            kept |= {result.trial for result in kept_results(one, folders(results))}
+        known = kept_results(one, folders(results)) if missing else []
+        kept = {result.trial for result in known}
         work = [sum(job.work for job in jobs(one, cell, scale, runs, kept)) for cell in chosen]
-        left = [(one, cell, more) for cell, more in zip(chosen, work, strict=True) if more]
+        left = [(one, cell, more, kept) for cell, more in zip(chosen, work, strict=True) if more]
         if len(left) < len(chosen):
             say(console, f"{one.id}: {len(chosen) - len(left)} of {len(chosen)} cells are done")
         collect_done(console, one, chosen, scale, runs, results)
         todo += left
     done, spent = 0, 0.0
-    for place, (one, cell, _) in enumerate(todo):
-        rest = sum(work for *_, work in todo[place:])
+    for place, (one, cell, _, kept) in enumerate(todo):
+        rest = sum(work for _, _, work, _ in todo[place:])
         left_over = f"; about {time_left(spent / done * rest)} left" if done else ""
+        runs = Runs(out)  # the same command in another terminal may have run some
         for job in jobs(one, cell, scale, runs, kept):
             where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
             say(console, where, style="bold")
-            if process := holder(job.folder):
+            begun = time.monotonic()
+            try:
+                run_job(job, options)
+            except UndriftError:
+                if not (process := holder(job.folder)):
+                    raise
                 say(console, f"skipped: process {process} is at it", style="yellow")
                 continue
-            begun = time.monotonic()
-            run_job(job, options)
             spent, done = spent + time.monotonic() - begun, done + job.work
             runs.look(job.folder)
         collect_done(console, one, [cell], scale, runs, results)

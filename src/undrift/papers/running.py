@@ -22,12 +22,8 @@ class Job:
 
     experiment: Experiment
     folder: Path
-
-    @property
-    def work(self) -> int:
-        """How often clients train in it, as a rough measure."""
-        trials = len(self.experiment.seeds) * len(self.experiment.algorithms)
-        return self.experiment.rounds * (self.experiment.sampler.largest or 10) * trials
+    work: int
+    """how often clients train in its trials that are not done, as a rough measure"""
 
 
 def jobs(item: Item, cell: Cell, scale: str, runs: Runs, kept: Collection[str] = ()) -> list[Job]:
@@ -36,36 +32,51 @@ def jobs(item: Item, cell: Cell, scale: str, runs: Runs, kept: Collection[str] =
     An experiment that was begun under another name is resumed there.
     """
     found: list[Job] = []
-    for experiment in cell.experiments():
-        if _left(experiment, runs, kept) is None:
+    for part in chain.from_iterable(_parts(whole, runs, kept) for whole in cell.experiments()):
+        every = product(part.algorithms, part.seeds)
+        left = sum(not runs.done(_trial(part, *one)) for one in every)
+        if not left:
             continue
-        begun = [runs.folders[experiment.hash]] if experiment.hash in runs.folders else []
+        work = part.rounds * (part.sampler.largest or 10) * left
+        begun = [runs.folders[part.hash]] if part.hash in runs.folders else []
         named = (runs.folder / name for name in _names(item, cell, scale))
         taken = [job.folder for job in found]
         for folder in chain(begun, (one for one in named if one not in taken)):
-            smaller = _left(experiment, runs, kept, folder)
-            if smaller and has_room(folder, smaller):
-                found.append(Job(smaller, folder))
+            smaller = _without_others(part, runs, folder)
+            if has_room(folder, smaller):
+                found.append(Job(smaller, folder, work))
                 break
     return found
 
 
-def _left(
-    experiment: Experiment, runs: Runs, kept: Collection[str], folder: Path | None = None
-) -> Experiment | None:
-    """The experiment with what is not done; in another folder, if one is given."""
+def _trial(experiment: Experiment, made: Algorithm, seed: int) -> str:
+    return replace(experiment, algorithms=(made,), seeds=(seed,)).hash
 
-    def done(made: Algorithm, seed: int) -> bool:
-        trial = replace(experiment, algorithms=(made,), seeds=(seed,)).hash
-        if trial in runs.trials:
-            return runs.done(trial) and runs.trials[trial].run.folder != folder
-        return trial in kept
 
-    every = product(experiment.algorithms, experiment.seeds)
-    left = [one for one in every if not done(*one)]
-    algorithms = tuple(made for made in experiment.algorithms if any(made == a for a, _ in left))
-    seeds = tuple(seed for seed in experiment.seeds if any(seed == s for _, s in left))
-    return replace(experiment, algorithms=algorithms, seeds=seeds) if left else None
+def _parts(whole: Experiment, runs: Runs, kept: Collection[str]) -> Iterator[Experiment]:
+    """The experiment without trials that are kept and in no folder: algorithms by their seeds."""
+    groups: dict[tuple[int, ...], list[Algorithm]] = {}
+    for made in whole.algorithms:
+        own = {seed: _trial(whole, made, seed) for seed in whole.seeds}
+        seeds = tuple(s for s, trial in own.items() if trial in runs.trials or trial not in kept)
+        groups.setdefault(seeds, []).append(made)
+    for seeds, some in groups.items():
+        if seeds:
+            yield replace(whole, algorithms=tuple(some), seeds=seeds)
+
+
+def _without_others(part: Experiment, runs: Runs, folder: Path) -> Experiment:
+    """The experiment without algorithms, and seeds, that are done in other folders."""
+
+    def elsewhere(made: Algorithm, seed: int) -> bool:
+        trial = _trial(part, made, seed)
+        return runs.done(trial) and runs.trials[trial].run.folder != folder
+
+    every = product(part.algorithms, part.seeds)
+    left = [one for one in every if not elsewhere(*one)]
+    algorithms = tuple(made for made in part.algorithms if any(made == a for a, _ in left))
+    seeds = tuple(seed for seed in part.seeds if any(seed == s for _, s in left))
+    return replace(part, algorithms=algorithms, seeds=seeds)
 
 
 def _names(item: Item, cell: Cell, scale: str) -> Iterator[str]:
