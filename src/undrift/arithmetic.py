@@ -133,6 +133,8 @@ def keeps_subnormals() -> bool:
 
 def settle() -> None:
     """Make torch use this thread only, and the thread take subnormal numbers for 0, from now on."""
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)  # NumPy keeps it; older ones warn, if their first look finds subnormals 0
     torch.set_num_threads(1)
     torch.get_num_threads()  # fixes it: at first use, a thread takes over the number of that time
     torch.set_flush_denormal(True)
@@ -142,8 +144,8 @@ def settle() -> None:
 def steady() -> Iterator[None]:
     """The settings of `settle` inside the block; those before it afterwards."""
     threads, kept = torch.get_num_threads(), keeps_subnormals()
-    settle()
     try:
+        settle()
         yield
     finally:
         torch.set_num_threads(threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, TypeAlias
@@ -170,7 +169,7 @@ class AdaFL(FixedSize):
     def draw(self, urn: Urn) -> Cohort:
         self.check(urn.registered)
         assert urn.attention is not None
-        chance = np.maximum(urn.attention[urn.registered], sys.float_info.min)
+        chance = np.maximum(urn.attention[urn.registered], np.finfo(float).tiny)
         chance = chance / chance.sum()
         return Cohort(_ids(urn.rng.choice(urn.registered, self.clients, replace=False, p=chance)))
 
