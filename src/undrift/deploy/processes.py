@@ -92,11 +92,11 @@ def free_port() -> int:
 
     Systems take the ports of outgoing connections from 32768 on.
     """
-    while True:
-        port = random.SystemRandom().randrange(20000, 32768)
+    for port in random.SystemRandom().sample(range(20000, 32768), 100):
         with socket.socket() as one, suppress(OSError):
             one.bind((LOOPBACK, port))
             return port
+    raise UndriftError(f"none of 100 ports of {LOOPBACK} from 20000 on can be opened")
 
 
 def tied() -> dict[str, Any]:
@@ -132,6 +132,7 @@ class Link:
         self.folder, self.port = folder, free_port()
         self.environment = environment(folder.flower / "home")
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._begun: dict[str, int] = {}  # where in its log a process has begun to write
         config = (
             '[superlink]\ndefault = "here"\n[superlink.here]\n'
             f'address = "{LOOPBACK}:{self.port}"\n'
@@ -211,6 +212,7 @@ class Link:
 
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder.flower / f"{name}.log").open("ab") as log:
+            self._begun[name] = log.tell()
             process = subprocess.Popen(
                 command,
                 env=self.environment,
@@ -264,7 +266,8 @@ class Link:
     def _last_words(self, name: str) -> str:
         """The error at the end of its log, or else the last lines."""
         path = self.folder.flower / f"{name}.log"
-        text = COLOUR.sub("", path.read_text(encoding="utf-8", errors="replace"))
+        said = path.read_bytes()[self._begun[name] :]
+        text = COLOUR.sub("", said.decode("utf-8", errors="replace"))
         lines = [line.strip() for line in text.split("\n") if line.strip()][-10:]
         errors = [line for line in lines if "ERROR" in line]
         return f"{' / '.join(errors[-1:] or lines[-3:]) or 'it said nothing'} ({path})"
