@@ -201,9 +201,9 @@ class Fleet:
         else:
             self.prepared = self.prepared or prepared
 
-    def _difference(self, facts: dict[str, str], prepared: Prepared) -> str:
+    def _difference(self, told: dict[str, str], prepared: Prepared) -> str:
         """What a site computes with that rounds differently from others, and is not accepted."""
-        here = arithmetic.facts()
+        here, facts = arithmetic.facts(), arithmetic.recorded(told)
         versions = ("undrift", "torch", "numpy")
         checked = versions if self.mixed else (*versions, "processor", "mkl", "subnormals")
         if self.prepared and self.prepared.rounding != prepared.rounding and not self.mixed:
