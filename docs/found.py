@@ -1,18 +1,23 @@
-"""The tables of docs/found.md, which are the papers' claims that were run, and README's verdicts.
+"""The tables and pictures of docs/found.md, and README's: the papers' claims that were run.
 
 python -m docs.found    # writes them
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.tables import between
+from undrift.papers import FULL
 from undrift.papers.claims import NOT_RUN
+from undrift.papers.curves import draw_curves
+from undrift.papers.figures import draw_claims, draw_outcome, svg
 from undrift.papers.judging import Book, Outcome, summary
 from undrift.papers.tables import Entry, Grid, gap_text, in_markdown, setting_of
 
 PAGE = Path(__file__).with_name("found.md")
+IMAGES = PAGE.with_name("images")
 README = Path(__file__).parents[1] / "README.md"
 
 FINDINGS = {
@@ -59,6 +64,23 @@ def readme(text: str) -> str:
     return between(text, "verdicts", "\n".join(f"- {one}" for one in summary(Book.read().counts)))
 
 
+def pictures() -> dict[str, str]:
+    """AdaBest's Table 2 and Figure 4, FedGBO's Figure 1, and all claims, as SVG."""
+    book = Book.read()
+    found = {one.item.id: one for one in book.outcomes}
+    table2 = found["adabest/table2"]
+    full = {id: some for id, some in table2.cells.items() if some[0].scale == FULL}
+    drawn = {
+        "letters": draw_outcome(replace(table2, cells=full), "emnist-l,*"),
+        "growth": draw_curves(found["adabest/figure4"]),
+        "fedgbo": draw_curves(found["fedgbo/figure1"], "cifar100"),
+        "claims": draw_claims(book.outcomes),
+    }
+    return {name: svg(figure) for name, figure in drawn.items() if figure}
+
+
 if __name__ == "__main__":
     README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, text in pictures().items():
+        (IMAGES / f"{name}.svg").write_text(text, encoding="utf-8")

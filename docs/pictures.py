@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/howto/drift.md from the runs that it shows, and those of the papers.
+"""Draws the pictures of docs/howto/drift.md from the runs that it shows.
 
 python docs/pictures.py
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,6 @@ from matplotlib.figure import Figure
 
 import undrift
 from undrift.cli.app import main
-from undrift.papers import FULL
-from undrift.papers.curves import draw_curves
-from undrift.papers.figures import draw_claims, draw_outcome, svg
-from undrift.papers.judging import Book
 from undrift.report.drawing import styled
 
 DOCS = Path(__file__).parent
@@ -74,24 +69,7 @@ def together(folder: Path, signs: dict[str, str]) -> undrift.History:
     return undrift.History(rows)
 
 
-def papers() -> None:
-    """AdaBest's Table 2 and Figure 4, FedGBO's Figure 1, and all claims, from the kept results."""
-    book = Book.read()
-    found = {one.item.id: one for one in book.outcomes}
-    table = found["adabest/table2"]
-    full = {id: some for id, some in table.cells.items() if some[0].scale == FULL}
-    drawn = {
-        "letters": draw_outcome(replace(table, cells=full), "emnist-l,*"),
-        "growth": draw_curves(found["adabest/figure4"]),
-        "fedgbo": draw_curves(found["fedgbo/figure1"], "cifar100"),
-        "claims": draw_claims(book.outcomes),
-    }
-    for name, figure in drawn.items():
-        (DOCS / "images" / f"{name}.svg").write_text(svg(figure), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    papers()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for run, words in shown().items():
