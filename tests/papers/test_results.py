@@ -338,6 +338,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     main(["paper", "run", *chosen, *place, "--engine", "sequential"])
     told = capsys.readouterr().out
     assert "4 new results" in told
+    assert "\nFedAvg is LocalOpt(Clip(FedAvg))\n" in told
     assert not list((tmp_path / "runs").glob("*/checkpoints/*/*"))
     main(["paper", "run", *chosen, *place])
     assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
@@ -346,12 +347,18 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "fedglad/table1: 1 of 1 cells are done\n"
     shared = ["fedglad/table[12]", "--cells", "mnist,10%", "--rows", "FedAvg", "--scale", SMOKE]
     main(["paper", "run", *shared, *elsewhere])
-    assert "fedglad/table2: 1 new results" in capsys.readouterr().out
+    assert "fedglad/table2: 1 new result in" in capsys.readouterr().out
     main(["paper", "list", "fedglad/table1", "--json", *place[2:]])
     (told,) = json.loads(capsys.readouterr().out)
     assert told["item"] == "fedglad/table1"
     main(["paper", "show", "fedglad/table1", "--cells", "mnist", *place[2:]])
-    assert "claim: FedAvg + FedGLAD > FedAvg" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "claim: FedAvg + FedGLAD > FedAvg" in told
+    assert "scale mlp: model = MLP(hidden=(100, 100))" in told
+    assert told.endswith("\nundrift paper run fedglad/table1 --cells mnist\n")
+    main(["paper", "verify", "fedglad/table1", "--number", "1", *place[2:], "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["item"], told["scale"], told["same"]) == ("fedglad/table1", SMOKE, True)
     main(["paper", "show", "adabest/table2", "--cells", "emnist-l,cp=10%,iid", "--toml"])
     assert 'partition = "IID(clients=110)"' in capsys.readouterr().out
     alike = ["--rows", "AdaptiveFedOpt RMSProp", "--rows", "AdaptiveFedOpt Adam"]
@@ -360,6 +367,14 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(Experiment.from_toml(tmp_path / "one.toml").algorithms) == 2
     main(["paper", "report", "fedgbo/table4", "--out", str(tmp_path / "page")])
     assert "40 entries of cost tables: 38 agree, 2 disagree" in capsys.readouterr().out
+
+
+def test_runs_can_be_tracked(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed (undrift[tensorboard])")
+    place = ["--out", str(tmp_path), "--engine", "sequential", "--track", "tensorboard"]
+    chosen = ["fedglad/table1", "--cells", "mnist", "--rows", "FedAvg", "--scale", SMOKE]
+    main(["paper", "run", *chosen, *place])
+    assert list(tmp_path.glob("*/tensorboard/*"))
 
 
 def test_time_left_is_told_from_what_was_run(
@@ -381,13 +396,23 @@ def test_time_left_is_told_from_what_was_run(
     [
         (
             ["run", "adabest/table2", "--cells", "mnist"],
-            "has no cell 'mnist' to run; the first are",
+            "--cells 'mnist': adabest/table2 has no such cell; the first are",
         ),
-        (["run", "fedglad/table5"], "fedglad/table5 has no cell"),
+        (["run", "fedglad/table5"], "fedglad/table5 has nothing to run: it has no cells"),
+        (["run", "fedgbo/table4"], "fedgbo/table4 is computed from the algorithms: it has no"),
         (
-            ["run", "adabest/table2", "--rows", "FedProx"],
-            "--rows FedProx: adabest/table2 has FedAvg",
+            ["run", "fedgbo/figure1", "--rows", "FedAvg", "--rows", "FedProx"],
+            "--rows 'FedProx': no such row; there are FedGBO RMSProp; FedGBO SGDm; ",
         ),
+        (["run", "adabest/table2", "--seeds", "0"], "--seeds: must be 1 or more, not 0"),
+        (["verify", "adabest", "--number", "-1"], "--number: must be 1 or more, not -1"),
+        (["verify", "--track", "mlflow"], "--track mlflow: only `undrift paper run` is tracked"),
+        (["verify", "fedgbo/table4"], "no results of fedgbo/table4 to compute again"),
+        (["list", "--results", "nowhere"], "--results nowhere: there is no such folder"),
+        (["collect", "--out", "nowhere"], "--out nowhere: there is no such folder"),
+        (["show", "adabest/table2", "--cells", "mnist"], "adabest/table2 has no such cell"),
+        (["show", "adabest/table2", "--scale", "tiny"], "no scale is called 'tiny'"),
+        (["show", "adabest/table2", "--rows", "FedAvg"], "--rows FedAvg: is for --toml"),
         (["show", "adabest"], "adabest: give one item, such as adabest/"),
         (
             ["show", "fedgbo/figure1", "--cells", "shakespeare", "--toml"],

@@ -18,13 +18,15 @@ from undrift.cli.paper_cells import (
     as_toml,
     chosen_cells,
     collect_done,
+    existing,
     folders,
+    named,
     run_job,
     say,
     time_left,
 )
 from undrift.cli.running import Options
-from undrift.cli.whole import Whole
+from undrift.cli.whole import Count
 from undrift.config import UndriftError
 from undrift.papers import FULL
 from undrift.system.lock import holder
@@ -63,7 +65,7 @@ def list_(
     from undrift.papers.judging import Book, summary
     from undrift.papers.tables import price
 
-    book = Book.read(item, folders(results))
+    book = Book.read(item, folders(existing(results)))
     if json_:
         told = [
             {
@@ -131,12 +133,15 @@ def show(
     from undrift.cli.paper_shown import show_item
     from undrift.papers.catalogue import item as the_item
 
-    one = the_item(item)
-    if toml:
+    one, read = the_item(item), folders(existing(results))
+    if rows and not toml:
+        raise UndriftError(f"--rows {' '.join(rows)}: is for --toml; the tables have all rows")
+    if toml or cells or scale != FULL:
         [(_, chosen)] = chosen_cells(item, cells, scale, None, rows)
+    if toml:
         sys.stdout.write(as_toml(chosen))
-        return
-    show_item(one, cells, scale, folders(results))
+    else:
+        show_item(one, cells, scale, read)
 
 
 @paper_app.command
@@ -159,7 +164,7 @@ def report(
     from undrift.papers.judging import Book, summary
     from undrift.papers.page import write_page
 
-    console, book = Console(highlight=False), Book.read(item, folders(results))
+    console, book = Console(highlight=False), Book.read(item, folders(existing(results)))
     page = write_page(book, out)
     for line in summary(book.counts):
         say(console, line)
@@ -170,7 +175,7 @@ def report(
 def verify(
     item: str = "*",
     *,
-    number: Whole = 3,
+    number: Count = 3,
     results: Path | None = None,
     options: Options = Options(),
 ) -> None:
@@ -196,16 +201,27 @@ def verify(
     from undrift.papers.verifying import verify as again
 
     use_data_dir(options.data_dir)
-    console, folder = Console(highlight=False), folders(results)[-1]
+    if options.track:
+        raise UndriftError(
+            f"--track {' '.join(options.track)}: only `undrift paper run` is tracked"
+        )
+    console = Console(highlight=False, stderr=options.json_)
+    folder = folders(existing(results))[-1]
     chosen = shortest(list(items(item)), folder, number)
     if not chosen:
-        raise UndriftError(f"{folder} has no results of {item}; `undrift paper run` makes some")
+        raise UndriftError(
+            f"{folder} has no results of {item} to compute again; `undrift paper list` tells what "
+            "was run"
+        )
     sound = True
     for one, old in chosen:
-        say(console, f"{one.id} {old.cell}, {old.rounds} rounds ...", style="dim")
+        say(console, f"{one.id} {old.cell}, {old.row}, {old.rounds} rounds ...", style="dim")
         with TemporaryDirectory() as scratch:
             compared = again(one, old, folder, Path(scratch), **options.session())
-        say(console, str(compared), style="" if compared.sound else "bold red")
+        if options.json_:
+            sys.stdout.write(json.dumps(compared.facts) + "\n")
+        else:
+            say(console, str(compared), style="" if compared.sound else "bold red")
         sound = sound and compared.sound
     if not sound:
         sys.exit(1)
@@ -218,7 +234,7 @@ def run(
     cells: Cells = "",
     rows: Rows = (),
     scale: str = FULL,
-    seeds: Whole | None = None,
+    seeds: Count | None = None,
     missing: bool = False,
     out: Path = Path("runs"),
     results: Path | None = None,
@@ -243,7 +259,8 @@ def run(
     rows
         Which rows of the paper's table, * and ? allowed; may be given more than once. All if not.
     scale
-        full, or one of the item's smaller scales; smoke: two rounds on digits, collected nowhere.
+        full, or one of the item's smaller scales; smoke: two rounds on digits, which are collected
+        only in a folder that --results gives.
     seeds
         Number of repetitions; as in the paper, or as the scale says, if not given.
     missing
@@ -279,6 +296,8 @@ def run(
         for job in jobs(one, cell, scale, runs, kept):
             where = f"{place + 1} of {len(todo)}: {one.id} {cell.id} in {job.folder}{left_over}"
             say(console, where, style="bold")
+            for line in named(cell, job.experiment):
+                say(console, line, style="dim")
             begun = time.monotonic()
             try:
                 run_job(job, options)
@@ -321,6 +340,8 @@ def collect(
     from undrift.papers.catalogue import items
     from undrift.papers.results import Runs
 
+    if not out.is_dir():
+        raise UndriftError(f"--out {out}: there is no such folder; give that of the runs")
     console, runs = Console(highlight=False), Runs(out)
     for one in items(item):
         for name in (FULL, *one.scales) if scale is None else (scale,):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from undrift.cli.running import Options, show_json
+from undrift.cli.running import Options, show_json, tracked, warn
 from undrift.config import UndriftError
 from undrift.papers import FOLDER, SMOKE
 from undrift.system.signals import Terminated, terminable
@@ -41,18 +42,32 @@ def folders(results: Path | None) -> list[Path]:
     return [FOLDER] if own == FOLDER else [FOLDER, own]
 
 
+def existing(results: Path | None) -> Path | None:
+    """The folder that --results gives to a command that only reads it."""
+    if results is not None and not results.is_dir():
+        raise UndriftError(
+            f"--results {results}: there is no such folder; give the one of `undrift paper run`"
+        )
+    return results
+
+
 def run_job(job: Job, options: Options) -> None:
     """Run an experiment and show its progress."""
     from undrift.cli.progress import show_progress
     from undrift.runs.runner import run as go
+    from undrift.runs.trackers import Trackers
 
-    happening = go(job.experiment, job.folder, keep_states=False, **options.session())
+    experiment, folder = job.experiment, job.folder
+    facts = experiment.resolved() if options.track else {}
+    tracking = Trackers(options.track, folder, experiment.hash, facts, warn)
+    happening = go(experiment, folder, keep_states=False, **options.session())
     try:
-        with terminable(), closing(happening):
+        with terminable(), closing(tracking), closing(happening):
+            events = tracked(happening, tracking)
             if options.json_:
-                show_json(job.experiment, happening)
+                show_json(experiment, events)
             else:
-                show_progress(job.experiment, happening, job.folder)
+                show_progress(experiment, events, folder)
     except KeyboardInterrupt as stop:
         sys.stderr.write("stopped; the same command goes on\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)
@@ -74,7 +89,8 @@ def collect_done(
         return
     new = keep(item, *collect(item, cells, scale, runs), folder)
     if new:
-        say(console, f"{item.id}: {new} new results in {results_file(item, folder)}")
+        what = "new result" if new == 1 else "new results"
+        say(console, f"{item.id}: {new} {what} in {results_file(item, folder)}")
 
 
 def chosen_cells(
@@ -82,18 +98,26 @@ def chosen_cells(
 ) -> list[tuple[Item, list[Cell]]]:
     """Items and their cells as asked for on the command line."""
     from undrift.papers.catalogue import items
+    from undrift.papers.item import KINDS
 
-    found = [one for one in items(item) if one.kind == "experiment"]
+    every = list(items(item))
+    found = [one for one in every if one.kind == "experiment"]
+    if not found:
+        kinds = " or ".join(dict.fromkeys(KINDS[one.kind] for one in every))
+        raise UndriftError(f"{item} {kinds}: it has no cells; see it with `undrift paper show`")
     chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
+    if not any(some for _, some in chosen):
+        ids = [*dict.fromkeys(id for one in found for id in one.ids)]
+        raise UndriftError(
+            f"--cells {cells!r}: {item} has no such cell; the first are {'; '.join(ids[:4])}"
+        )
+    labels = dict.fromkeys(row.label for _, some in chosen for cell in some for row in cell.rows)
+    for pattern in rows:
+        if not any(fnmatchcase(label, pattern) for label in labels):
+            there = "; ".join(labels)
+            raise UndriftError(f"--rows {pattern!r}: no such row; there are {there}")
     if rows:
         chosen = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
-        if not any(cell.rows for _, some in chosen for cell in some):
-            labels = dict.fromkeys(label for one in found for label in one.rows)
-            raise UndriftError(f"--rows {' '.join(rows)}: {item} has {', '.join(labels)}")
-    if not any(some for _, some in chosen):
-        ids = [id for one in found for id in one.ids]
-        known = f"; the first are {', '.join(ids[:4])}" if ids else ""
-        raise UndriftError(f"{item} has no cell {cells!r} to run{known}")
     return chosen
 
 
@@ -114,7 +138,19 @@ def as_toml(cells: Sequence[Cell]) -> str:
 
 def _has(experiment: Experiment, row: Row) -> bool:
     """Whether a row is in the experiment that rows with the same settings share."""
-    return replace(row.experiment, algorithms=experiment.algorithms, stop=()) == experiment
+    made, seeds = experiment.algorithms, experiment.seeds
+    return replace(row.experiment, algorithms=made, seeds=seeds, stop=()) == experiment
+
+
+def named(cell: Cell, experiment: Experiment) -> Iterator[str]:
+    """What the rows of an experiment are called while it runs, where that is not their label."""
+    from undrift.experiment.registry import labels
+
+    called = dict(zip(experiment.algorithms, labels(experiment.algorithms), strict=True))
+    for row in cell.rows:
+        for made in row.algorithms if _has(experiment, row) else ():
+            if called.get(made, row.label) != row.label:
+                yield f"{row.label} is {called[made]}"
 
 
 def time_left(seconds: float) -> str:

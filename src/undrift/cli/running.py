@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from undrift.cli.whole import Whole
+from undrift.cli.whole import Count
 from undrift.config.choices import SAVE_EVERY
 from undrift.runs.layout import RunFile
 from undrift.system.signals import Terminated, terminable
@@ -43,7 +43,7 @@ class Options:
     engine: str = "auto"
     """Where clients run: compiled, threads, sequential, or auto for the fastest of them on one
     machine; "Ray(address='auto')" for several machines, never for one (undrift list engines)."""
-    workers: Whole | None = None
+    workers: Count | None = None
     """Clients that run side by side; one for each core if not given."""
     save_every: float = SAVE_EVERY
     """Seconds between two checkpoints; a crash costs no more than that."""
@@ -80,7 +80,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     use_data_dir(options.data_dir)
     folder = out or Path("runs") / experiment.hash
     require_extras()
-    tracking = Trackers(options.track, folder, experiment.hash, experiment.resolved(), _warn)
+    tracking = Trackers(options.track, folder, experiment.hash, experiment.resolved(), warn)
     happening = go(
         experiment,
         folder,
@@ -108,7 +108,7 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
 
 def end_diverged() -> None:
     """End a command of which every trial failed."""
-    _warn("all trials diverged; try a smaller step size (lr)")
+    warn("all trials diverged; try a smaller step size (lr)")
     sys.exit(ALL_DIVERGED)
 
 
@@ -167,5 +167,5 @@ def _print_json(fields: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
     sys.stderr.write(f"undrift: {text}\n")

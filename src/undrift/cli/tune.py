@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from undrift.cli.running import Options, end_diverged, resumable
 from undrift.cli.settings import Settings
+from undrift.cli.tables import show_table
 from undrift.cli.whole import Whole
 from undrift.config import UndriftError
 from undrift.experiment.settings import read_change
@@ -194,31 +194,6 @@ def run_study(study: Study, folder: Path, options: Options) -> None:
         end_diverged()
 
 
-def _show_table(console: Console, columns: dict[str, list[str]], notes: Sequence[str]) -> None:
-    """A table with its notes; on a narrow terminal, a block of lines for each row."""
-    cells = [[head, *column] for head, column in columns.items()]
-    widths = [max(len(word) for cell in some for word in cell.split()) for some in cells]
-    spare = console.width - sum(widths) - 2 * len(widths)
-    wide = spare >= 0
-    for k, some in enumerate(cells if wide else ()):
-        more = min(spare, max(map(len, some)) - widths[k])
-        widths[k], spare = widths[k] + more, spare - more
-    table = Table(box=None, pad_edge=False, show_header=wide)
-    for head, width in zip(columns if wide else ("", ""), widths, strict=False):
-        table.add_column(Text(head), overflow="fold", width=width if wide else None)
-    for row in zip(*columns.values(), strict=True):
-        if wide:
-            table.add_row(*map(Text, row))
-        else:
-            first, *rest = zip(columns, row, strict=True)
-            table.add_row("", Text(first[1], "bold"))
-            for pair in rest:
-                table.add_row(*map(Text, pair))
-    console.print(table)
-    for note in notes:
-        console.print(Text(note))
-
-
 def _show(events: Iterable[Event]) -> None:
     """A line for each result, with the time left, and on a terminal what is under way."""
     from undrift.tune.tables import settings_text
@@ -249,7 +224,9 @@ def _show(events: Iterable[Event]) -> None:
                 line = f"{what}, test data: {results}   {text}{left}"
                 console.print(Text(line), soft_wrap=True)
             elif event.kind == "end":
-                _show_table(console, event.columns or {}, event.notes)
+                show_table(console, event.columns or {})
+                for note in event.notes:
+                    console.print(Text(note))
 
 
 class _TimeLeft:

@@ -15,5 +15,14 @@ def _read(kind: type[int], tokens: Sequence[Token]) -> int:
         raise ValueError(f"must be a whole number, not {shortened(tokens[0].value)}") from None
 
 
+def _at_least_1(kind: type[int], tokens: Sequence[Token]) -> int:
+    if (number := _read(kind, tokens)) < 1:
+        raise ValueError(f"must be 1 or more, not {number}")
+    return number
+
+
 Whole = Annotated[int, Parameter(converter=_read)]
 """An option that takes a whole number, where cyclopts would round 1.5 to 2."""
+
+Count = Annotated[int, Parameter(converter=_at_least_1)]
+"""The same, of at least 1."""

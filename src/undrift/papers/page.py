@@ -21,7 +21,7 @@ from undrift.papers.tables import (
     paper_latex,
     paper_markdown,
     price,
-    rerun,
+    reruns,
 )
 from undrift.report.page.page import asset, fill
 from undrift.system.files import replace_file, writing
@@ -97,7 +97,7 @@ def _item(book: Book, outcome: Outcome) -> str:
         f'<p class="note">Left to run: {escape(left)}.</p>' if left else "",
     ]
     if item.kind == "experiment":
-        parts.append(f'<div class="command"><pre>{escape(rerun(item))}</pre></div>')
+        parts.append(f'<div class="command"><pre>{escape(reruns(outcome))}</pre></div>')
     return "\n".join([*filter(None, parts), "</section>"])
 
 

@@ -17,7 +17,7 @@ from undrift.report.tables import escape_latex, escape_markdown
 MARKS = {AGREES: "✓", DISAGREES: "✗", UNCLEAR: "?", OTHER: "≁", NOT_RUN: "–"}
 LEGEND = (
     "Paper's mean ± sd; ours with a 95 % interval over seeds. "
-    "✓ agrees, ✗ disagrees, ? cannot tell, ≁ not comparable, – not run"
+    "✓ agrees, ✗ disagrees, ? cannot tell, ≁ not comparable, – not run; * added by us"
 )
 LEFT = "left to run"
 OURS = " *"
@@ -150,11 +150,18 @@ def time_text(hours: float | None) -> str:
     return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 0.1 else "minutes"
 
 
-def rerun(item: Item, cell: CellOutcome | None = None) -> str:
-    """The command that runs an item, or a cell of it."""
-    chosen = ["--cells", cell.cell.id] if cell else []
-    scale = ["--scale", cell.scale] if cell and cell.scale != FULL else []
-    return shlex.join(["undrift", "paper", "run", item.id, *chosen, *scale])
+def rerun(item: Item, cells: str = "", scale: str = FULL) -> str:
+    """The command that runs an item, or cells of it, at a scale."""
+    chosen = ["--cells", cells] if cells else []
+    at_scale = ["--scale", scale] if scale != FULL else []
+    return shlex.join(["undrift", "paper", "run", item.id, *chosen, *at_scale])
+
+
+def reruns(outcome: Outcome) -> str:
+    """The commands that run the cells that were run, or all if none was."""
+    run = [cell for scales in outcome.cells.values() for cell in scales if cell.run]
+    lines = [rerun(outcome.item, cell.cell.id, cell.scale) for cell in run]
+    return "\n".join(lines or [rerun(outcome.item)])
 
 
 def setting_of(cell: CellOutcome) -> str:
@@ -186,7 +193,7 @@ def _ours(item: Item, row: RowOutcome) -> str:
         low, high = found.interval
         text += f" [{low:{digits}}, {high:{digits}}]"
     chosen = f"({row.algorithm})" if len(row.row.algorithms) > 1 else ""
-    seeds = "" if found.n >= item.seeds else f"({found.n} seeds)"
+    seeds = "" if found.n >= item.seeds else f"({found.n} seed{'s' if found.n > 1 else ''})"
     return " ".join(filter(None, (text, seeds, failed, chosen)))
 
 
@@ -245,13 +252,14 @@ def grids(outcome: Outcome, rates: Rates) -> list[Grid]:
 
 def paper_markdown(book: Book, paper: str) -> str:
     """All that is known of a paper, in Markdown."""
-    parts = [f"# {PAPERS[paper]}", in_markdown(overview(book, paper)), LEGEND + "; * added by us."]
+    parts = [f"# {PAPERS[paper]}", in_markdown(overview(book, paper)), LEGEND + "."]
     for one in book.outcomes:
         if one.item.paper == paper and (tables := grids(one, book.rates)):
             notes = "\n".join(f"- {note}" for note in one.item.notes)
             parts += [f"## {one.item.id}", f"{one.item.source}: {one.item.claim}", notes]
             parts += map(in_markdown, tables)
-            parts += [f"`{rerun(one.item)}`"] if one.item.kind == "experiment" else []
+            commands = f"```sh\n{reruns(one)}\n```"
+            parts += [commands] if one.item.kind == "experiment" else []
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -37,6 +37,14 @@ class Comparison:
         """Whether the result stands: the same bits, or close where rounding differs."""
         return self.same or (bool(self.reason) and self.worst <= 1)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All this as JSON has it."""
+        names = ("cell", "scale", "row", "algorithm", "seed")
+        place = {"item": self.item.id} | {name: getattr(self.old, name) for name in names}
+        told = ("same", "sound", "worst", "reason")
+        return place | {name: getattr(self, name) for name in told}
+
     def __str__(self) -> str:
         place = f"{self.item.id} {self.old.cell}, {self.old.algorithm}, seed {self.old.seed}"
         if self.same:

@@ -131,9 +131,9 @@ def _lacks(dataset: str, files: Sequence[File]) -> str:
     found = sorted(one.name for one in folder.iterdir())
     has = ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
     return (
-        f"--data-dir {folder}: it has no {names}, nor has its folder {dataset}; it has "
-        f"{has or 'nothing'}. Leave out --data-dir to download them, or download into it with "
-        "`undrift data fetch NAME --data-dir FOLDER`"
+        f"--data-dir {folder}: it has no {names} of {dataset}, nor has its folder {dataset}; "
+        f"it has {has or 'nothing'}. Leave out --data-dir to download them, or download into it "
+        "with `undrift data fetch NAME --data-dir FOLDER`"
     )
 
 
