@@ -170,7 +170,7 @@ def test_an_own_table(
 
 def test_nothing_is_downloaded_to_show_a_folder(tmp_path: Path) -> None:
     with pytest.raises(
-        UndriftError, match=r"it has no gzip.zip, nor has its folder emnist; it has"
+        UndriftError, match=r"it has no gzip.zip of emnist, nor has its folder emnist; it has"
     ):
         data("show", "emnist-letters", "--data-dir", str(tmp_path))
 
