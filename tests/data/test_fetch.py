@@ -216,7 +216,9 @@ def test_nothing_is_downloaded_into_a_folder_to_look_in(server: Server, tmp_path
         fetch.locate("toy", [file(server)])
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "letters.bin").touch()
-    with pytest.raises(UndriftError, match=r"own: it has no numbers.bin of .* it has letters.bin\."):
+    with pytest.raises(
+        UndriftError, match=r"own: it has no numbers.bin of .* it has letters.bin\."
+    ):
         fetch.locate("toy", [file(server)])
     assert server.asked == []
     assert left() == ["letters.bin"]
