@@ -76,7 +76,7 @@ def pictures() -> dict[str, str]:
         "fedgbo": draw_curves(found["fedgbo/figure1"], "cifar100"),
         "claims": draw_claims(book.outcomes),
     }
-    return {name: svg(figure) for name, figure in drawn.items() if figure}
+    return {name: svg(figure) for name, figure in drawn.items()}
 
 
 if __name__ == "__main__":

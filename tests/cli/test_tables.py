@@ -12,6 +12,7 @@ from undrift.cli.tables import show_table
 COLUMNS = {
     "claim": ["AdaBest, beta=auto > AdaBest", "AdaBest > FedDyn"],
     "difference": ["+0.25 [-0.24, +0.74]", ""],
+    "values": ["78.28 / 71.78 [67.97, 75.30] ≁", "-"],
     "verdict": ["cannot tell ?", "not run –"],
 }
 
@@ -22,7 +23,8 @@ def test_numbers_stay_with_their_intervals(width: int) -> None:
     show_table(console, COLUMNS)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert all(len(line) <= width for line in lines)
-    assert sum("+0.25 [-0.24, +0.74]" in line for line in lines) == 1
+    for number in "+0.25 [-0.24, +0.74]", "71.78 [67.97, 75.30]":
+        assert sum(number in line for line in lines) == 1
     for word in " ".join(cell for column in COLUMNS.values() for cell in column).split():
         assert any(word in line for line in lines)
 

@@ -146,7 +146,7 @@ def test_what_is_done_is_counted_at_its_scale(capsys: pytest.CaptureFixture[str]
         trials = {row.trial(made, seed) for row, made, seed in cell.trials()}
         done = trials & {one.trial for one in kept if one.scale == scale}
         main(["paper", "show", "fedglad/table1", "--cells", "mnist", "--scale", scale])
-        (line,) = re.findall(r"^ mnist +11 +33 .*(?:h|minutes)(.*)$", capsys.readouterr().out, re.M)
+        (line,) = re.findall(r"^mnist +11 +33 .*(?:h|minutes)(.*)$", capsys.readouterr().out, re.M)
         assert line.split() == ([str(len(done))] if done else [])
 
 

@@ -162,6 +162,10 @@ def test_only_what_has_no_result_anywhere_need_be_run(
     assert jobs(table, cell, "full", nowhere, known) == []
     assert {job.experiment.seeds for job in jobs(table, larger, "full", nowhere, known)} == {(3, 4)}
     assert {job.experiment.seeds for job in jobs(table, larger, "full", nowhere)} == {(*range(5),)}
+    begun = run(cell.experiments()[0], tmp_path / "runs" / "begun", engine="sequential")
+    next(event for event in begun if event.kind == "round")
+    begun.close()
+    assert jobs(table, cell, "full", Runs(tmp_path / "runs"), known) == []
     grown = jobs(table, larger, "full", Runs(out), known)  # in folders that have the others
     assert {job.experiment.seeds for job in grown} == {(*range(5),)}
     once = [one for one in read_results(table, tmp_path) if (one.row, one.seed) == ("A", 2)]
@@ -359,6 +363,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     main(["paper", "verify", "fedglad/table1", "--number", "1", *place[2:], "--json"])
     told = json.loads(capsys.readouterr().out)
     assert (told["item"], told["scale"], told["same"]) == ("fedglad/table1", SMOKE, True)
+    main(["paper", "show", "fedglad/table2", "--cells", "mnist,5%"])
+    assert capsys.readouterr().out.endswith("\nundrift paper run fedglad/table2 --cells mnist,5%\n")
     main(["paper", "show", "adabest/table2", "--cells", "emnist-l,cp=10%,iid", "--toml"])
     assert 'partition = "IID(clients=110)"' in capsys.readouterr().out
     alike = ["--rows", "AdaptiveFedOpt RMSProp", "--rows", "AdaptiveFedOpt Adam"]
@@ -398,7 +404,7 @@ def test_time_left_is_told_from_what_was_run(
             ["run", "adabest/table2", "--cells", "mnist"],
             "--cells 'mnist': adabest/table2 has no such cell; the first are",
         ),
-        (["run", "fedglad/table5"], "fedglad/table5 has nothing to run: it has no cells"),
+        (["run", "fedglad/table5"], "fedglad/table5 has nothing to run: it has no cells or scales"),
         (["run", "fedgbo/table4"], "fedgbo/table4 is computed from the algorithms: it has no"),
         (
             ["run", "fedgbo/figure1", "--rows", "FedAvg", "--rows", "FedProx"],

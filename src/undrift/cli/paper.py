@@ -28,7 +28,7 @@ from undrift.cli.paper_cells import (
 from undrift.cli.running import Options
 from undrift.cli.whole import Count
 from undrift.config import UndriftError
-from undrift.papers import FULL
+from undrift.papers import FOLDER, FULL
 from undrift.system.lock import holder
 
 if TYPE_CHECKING:
@@ -206,7 +206,8 @@ def verify(
             f"--track {' '.join(options.track)}: only `undrift paper run` is tracked"
         )
     console = Console(highlight=False, stderr=options.json_)
-    folder = folders(existing(results))[-1]
+    own = folders(existing(results))[-1]
+    folder = own if results or own.is_dir() else FOLDER
     chosen = shortest(list(items(item)), folder, number)
     if not chosen:
         raise UndriftError(

@@ -104,7 +104,7 @@ def chosen_cells(
     found = [one for one in every if one.kind == "experiment"]
     if not found:
         kinds = " or ".join(dict.fromkeys(KINDS[one.kind] for one in every))
-        raise UndriftError(f"{item} {kinds}: it has no cells; see it with `undrift paper show`")
+        raise UndriftError(f"{item} {kinds}: it has no cells or scales")
     chosen = [(one, one.cells(scale, seeds, cells)) for one in found]
     if not any(some for _, some in chosen):
         ids = [*dict.fromkeys(id for one in found for id in one.ids)]
@@ -117,7 +117,8 @@ def chosen_cells(
             there = "; ".join(labels)
             raise UndriftError(f"--rows {pattern!r}: no such row; there are {there}")
     if rows:
-        chosen = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
+        fewer = [(one, [cell.only(rows) for cell in some]) for one, some in chosen]
+        chosen = [(one, [cell for cell in some if cell.rows]) for one, some in fewer]
     return chosen
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from undrift.cli.tables import show_table
@@ -24,6 +22,9 @@ def show_item(item: Item, pattern: str, scale: str, folders: Sequence[Path]) -> 
     console = Console(highlight=False, markup=False)
     book = Book.read(item.id, folders)
     (outcome,) = book.outcomes
+    outcome.claims = [  # before cells go to which others are compared
+        one for one in outcome.claims if one.cell and layers.matches(one.cell.cell.id, pattern)
+    ]
     outcome.cells = {id: cell for id, cell in outcome.cells.items() if layers.matches(id, pattern)}
     console.print(Text(f"{item.id}: {item.source}", style="bold"))
     console.print(item.claim)
@@ -70,9 +71,8 @@ def _settings(changes: layers.Table, before: str = "") -> Iterator[str]:
 
 
 def _budgets(console: Console, outcome: Outcome, book: Book, pattern: str, scale: str) -> None:
-    table, unknown = Table(box=SIMPLE_HEAD, pad_edge=False), dict[str, None]()
-    for head in ("cell", "rows", "trials", "client steps", "operations", "time here", "done"):
-        table.add_column(head, justify="left" if head == "cell" else "right", overflow="fold")
+    heads = ("cell", "rows", "trials", "client steps", "operations", "time here", "done")
+    lines, unknown = [], dict[str, None]()
     for cell in outcome.item.cells(scale, pattern=pattern):
         budget, left = cell_budget(cell), cell_budget(cell, outcome.cells[cell.id][0].done)
         rate = book.rates.of_model(cell.rows[0].experiment.model)
@@ -80,8 +80,10 @@ def _budgets(console: Console, outcome: Outcome, book: Book, pattern: str, scale
         done = budget.trials - left.trials
         facts = (len(cell.rows), budget.trials, f"{budget.steps:,.0f}", flops)
         id = cell.id.replace(",", ", ")
-        table.add_row(id, *map(str, facts), time_text(budget.hours(rate)), str(done or ""))
+        lines.append((id, *map(str, facts), time_text(budget.hours(rate)), str(done or "")))
         unknown |= {budget.why: None} if budget.why else {}
-    console.print(table)
+    console.print()
+    show_table(console, dict(zip(heads, zip(*lines, strict=True), strict=True)))
+    console.print()
     for why in unknown:
         console.print(f"time unknown: {why}", style="dim")

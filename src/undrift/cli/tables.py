@@ -24,15 +24,25 @@ def show_table(console: Console, columns: Mapping[str, Sequence[str]]) -> None:
         k = max(range(len(widths)), key=lambda k: wanted[k] / widths[k])
         widths[k] += widths[k] < wanted[k]
     table = Table(box=None, pad_edge=False, show_header=wide)
+    room = console.width - max(map(len, columns), default=0) - 2
     for head, width in zip(columns if wide else ("", ""), widths, strict=False):
         table.add_column(Text(head), overflow="fold", width=width if wide else None)
     for row in zip(*columns.values(), strict=True):
         if wide:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(_wrapped(*one)) for one in zip(row, widths, strict=True)))
         else:
             first, *rest = zip(columns, row, strict=True)
             table.add_row("", Text(first[1], "bold"))
             for head, cell in rest:
                 if cell:
-                    table.add_row(Text(head), Text(cell))
+                    table.add_row(Text(head), Text(_wrapped(cell, room)))
     console.print(table)
+
+
+def _wrapped(cell: str, width: int) -> str:
+    """The cell in lines, with numbers beside their intervals."""
+    lines = [""]
+    for word in WORD.findall(cell):
+        longer = f"{lines[-1]} {word}".lstrip()
+        lines[-1:] = [longer] if len(longer) <= width else [*filter(None, lines[-1:]), word]
+    return "\n".join(lines)

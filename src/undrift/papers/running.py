@@ -54,11 +54,11 @@ def _trial(experiment: Experiment, made: Algorithm, seed: int) -> str:
 
 
 def _parts(whole: Experiment, runs: Runs, kept: Collection[str]) -> Iterator[Experiment]:
-    """The experiment without trials that are kept and in no folder: algorithms by their seeds."""
+    """The experiment without trials that are kept and done in no folder: algorithms by seeds."""
     groups: dict[tuple[int, ...], list[Algorithm]] = {}
     for made in whole.algorithms:
         own = {seed: _trial(whole, made, seed) for seed in whole.seeds}
-        seeds = tuple(s for s, trial in own.items() if trial in runs.trials or trial not in kept)
+        seeds = tuple(s for s, trial in own.items() if runs.done(trial) or trial not in kept)
         groups.setdefault(seeds, []).append(made)
     for seeds, some in groups.items():
         if seeds:

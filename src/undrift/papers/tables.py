@@ -150,17 +150,22 @@ def time_text(hours: float | None) -> str:
     return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 0.1 else "minutes"
 
 
-def rerun(item: Item, cells: str = "", scale: str = FULL) -> str:
-    """The command that runs an item, or cells of it, at a scale."""
+def rerun(item: Item, cells: str = "", scale: str = FULL, seeds: int | None = None) -> str:
+    """The command that runs an item, or cells of it, at a scale, with so many seeds."""
     chosen = ["--cells", cells] if cells else []
     at_scale = ["--scale", scale] if scale != FULL else []
-    return shlex.join(["undrift", "paper", "run", item.id, *chosen, *at_scale])
+    number = ["--seeds", str(seeds)] if seeds else []
+    return shlex.join(["undrift", "paper", "run", item.id, *chosen, *at_scale, *number])
 
 
 def reruns(outcome: Outcome) -> str:
     """The commands that run the cells that were run, or all if none was."""
-    run = [cell for scales in outcome.cells.values() for cell in scales if cell.run]
-    lines = [rerun(outcome.item, cell.cell.id, cell.scale) for cell in run]
+    lines = []
+    for cell in (cell for scales in outcome.cells.values() for cell in scales if cell.run):
+        usual = len(cell.cell.rows[0].experiment.seeds)
+        most = max(len(scores) for row in cell.rows.values() for scores in row.scores.values())
+        more = most if most > usual else None
+        lines.append(rerun(outcome.item, cell.cell.id, cell.scale, more))
     return "\n".join(lines or [rerun(outcome.item)])
 
 
