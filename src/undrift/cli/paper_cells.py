@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from undrift.cli.running import Options, show_json, tracked, warn
+from undrift.cli.running import Options, train
 from undrift.config import UndriftError
 from undrift.papers import FOLDER, SMOKE
 from undrift.system.signals import Terminated, terminable
@@ -53,21 +52,9 @@ def existing(results: Path | None) -> Path | None:
 
 def run_job(job: Job, options: Options) -> None:
     """Run an experiment and show its progress."""
-    from undrift.cli.progress import show_progress
-    from undrift.runs.runner import run as go
-    from undrift.runs.trackers import Trackers
-
-    experiment, folder = job.experiment, job.folder
-    facts = experiment.resolved() if options.track else {}
-    tracking = Trackers(options.track, folder, experiment.hash, facts, warn)
-    happening = go(experiment, folder, keep_states=False, **options.session())
     try:
-        with terminable(), closing(tracking), closing(happening):
-            events = tracked(happening, tracking)
-            if options.json_:
-                show_json(experiment, events)
-            else:
-                show_progress(experiment, events, folder)
+        with terminable():
+            train(job.experiment, job.folder, options, keep_states=False)
     except KeyboardInterrupt as stop:
         sys.stderr.write("stopped; the same command goes on\n")
         sys.exit(143 if isinstance(stop, Terminated) else 130)

@@ -67,29 +67,18 @@ class Options:
 
 def run(experiment: Experiment, out: Path | None, options: Options) -> None:
     """Run an experiment, or what is left of it, showing what happens, and write its report."""
-    from undrift.cli.progress import show_progress
     from undrift.cli.size import advice
     from undrift.data.files.fetch import use_data_dir
     from undrift.report import read_run, require_extras, rich_table, summarise, write_report
     from undrift.report.forks import beside
     from undrift.report.merge import traced
     from undrift.report.text import printable
-    from undrift.runs.runner import run as go
-    from undrift.runs.trackers import Trackers
 
     use_data_dir(options.data_dir)
     folder = out or Path("runs") / experiment.hash
     require_extras()
-    tracking = Trackers(options.track, folder, experiment.hash, experiment.resolved(), warn)
-    happening = go(
-        experiment,
-        folder,
-        **options.session(),
-    )
-    show: Callable[[Experiment, Iterable[Event]], None]
-    show = show_json if options.json_ else partial(show_progress, folder=folder)
-    with resumable(folder, RunFile.EXPERIMENT), closing(tracking), closing(happening):
-        show(experiment, tracked(happening, tracking))
+    with resumable(folder, RunFile.EXPERIMENT):
+        train(experiment, folder, options)
     finished = traced(read_run(folder), beside(folder))
     page = write_report(finished)
     if options.json_:
@@ -106,9 +95,23 @@ def run(experiment: Experiment, out: Path | None, options: Options) -> None:
         end_diverged()
 
 
+def train(experiment: Experiment, folder: Path, options: Options, **more: Any) -> None:
+    """Run an experiment in a folder, showing and tracking what happens."""
+    from undrift.cli.progress import show_progress
+    from undrift.runs.runner import run as go
+    from undrift.runs.trackers import Trackers
+
+    tracking = Trackers(options.track, folder, experiment.hash, experiment.resolved(), _warn)
+    happening = go(experiment, folder, **options.session(), **more)
+    show: Callable[[Experiment, Iterable[Event]], None]
+    show = _show_json if options.json_ else partial(show_progress, folder=folder)
+    with closing(tracking), closing(happening):
+        show(experiment, _tracked(happening, tracking))
+
+
 def end_diverged() -> None:
     """End a command of which every trial failed."""
-    warn("all trials diverged; try a smaller step size (lr)")
+    _warn("all trials diverged; try a smaller step size (lr)")
     sys.exit(ALL_DIVERGED)
 
 
@@ -133,7 +136,7 @@ def this_command() -> str:
     return shlex.join(["undrift", *sys.argv[1:]])
 
 
-def tracked(events: Iterable[Event], tracking: Trackers) -> Iterator[Event]:
+def _tracked(events: Iterable[Event], tracking: Trackers) -> Iterator[Event]:
     """The same events, told to the trackers first."""
     for event in events:
         match event.kind:
@@ -146,7 +149,7 @@ def tracked(events: Iterable[Event], tracking: Trackers) -> Iterator[Event]:
         yield event
 
 
-def show_json(experiment: Experiment, events: Iterable[Event]) -> None:
+def _show_json(experiment: Experiment, events: Iterable[Event]) -> None:
     """One JSON object a line for all that happens but single rounds."""
     for event in events:
         place = {"algorithm": event.algorithm, "label": event.label, "seed": event.seed}
@@ -167,5 +170,5 @@ def _print_json(fields: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def warn(text: str) -> None:
+def _warn(text: str) -> None:
     sys.stderr.write(f"undrift: {text}\n")

@@ -29,20 +29,22 @@ def show_table(console: Console, columns: Mapping[str, Sequence[str]]) -> None:
         table.add_column(Text(head), overflow="fold", width=width if wide else None)
     for row in zip(*columns.values(), strict=True):
         if wide:
-            table.add_row(*(Text(_wrapped(*one)) for one in zip(row, widths, strict=True)))
+            table.add_row(*map(_wrapped, row, widths))
         else:
             first, *rest = zip(columns, row, strict=True)
             table.add_row("", Text(first[1], "bold"))
             for head, cell in rest:
                 if cell:
-                    table.add_row(Text(head), Text(_wrapped(cell, room)))
+                    table.add_row(Text(head), _wrapped(cell, room))
     console.print(table)
 
 
-def _wrapped(cell: str, width: int) -> str:
+def _wrapped(cell: str, width: int) -> Text:
     """The cell in lines, with numbers beside their intervals."""
-    lines = [""]
+    lines: list[str] = []
     for word in WORD.findall(cell):
-        longer = f"{lines[-1]} {word}".lstrip()
-        lines[-1:] = [longer] if len(longer) <= width else [*filter(None, lines[-1:]), word]
-    return "\n".join(lines)
+        if lines and len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return Text("\n".join(lines))

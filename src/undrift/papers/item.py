@@ -61,6 +61,11 @@ TYPES: dict[tuple[type, ...], str] = {
 """types → the entries of an item that must have one of them"""
 
 
+def trial(experiment: Experiment, made: Algorithm, seed: int) -> str:
+    """The identity of a trial: that of the experiment with it alone."""
+    return replace(experiment, algorithms=(made,), seeds=(seed,)).hash
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of a paper's table: its label, and our experiment with its algorithm.
@@ -80,8 +85,8 @@ class Row:
         return self.experiment.algorithms
 
     def trial(self, made: Algorithm, seed: int) -> str:
-        """The identity of a trial: that of the experiment with it alone."""
-        return replace(self.experiment, algorithms=(made,), seeds=(seed,)).hash
+        """The identity of one of its trials."""
+        return trial(self.experiment, made, seed)
 
 
 @dataclass(frozen=True)

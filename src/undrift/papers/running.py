@@ -11,7 +11,7 @@ from pathlib import Path
 from undrift.core import Algorithm
 from undrift.experiment.experiment import Experiment
 from undrift.papers import FULL
-from undrift.papers.item import Cell, Item
+from undrift.papers.item import Cell, Item, trial
 from undrift.papers.results import Runs
 from undrift.runs.identity import has_room
 
@@ -34,7 +34,7 @@ def jobs(item: Item, cell: Cell, scale: str, runs: Runs, kept: Collection[str] =
     found: list[Job] = []
     for part in chain.from_iterable(_parts(whole, runs, kept) for whole in cell.experiments()):
         every = product(part.algorithms, part.seeds)
-        left = sum(not runs.done(_trial(part, *one)) for one in every)
+        left = sum(not runs.done(trial(part, *one)) for one in every)
         if not left:
             continue
         work = part.rounds * (part.sampler.largest or 10) * left
@@ -49,16 +49,12 @@ def jobs(item: Item, cell: Cell, scale: str, runs: Runs, kept: Collection[str] =
     return found
 
 
-def _trial(experiment: Experiment, made: Algorithm, seed: int) -> str:
-    return replace(experiment, algorithms=(made,), seeds=(seed,)).hash
-
-
 def _parts(whole: Experiment, runs: Runs, kept: Collection[str]) -> Iterator[Experiment]:
     """The experiment without trials that are kept and done in no folder: algorithms by seeds."""
     groups: dict[tuple[int, ...], list[Algorithm]] = {}
     for made in whole.algorithms:
-        own = {seed: _trial(whole, made, seed) for seed in whole.seeds}
-        seeds = tuple(s for s, trial in own.items() if runs.done(trial) or trial not in kept)
+        own = {seed: trial(whole, made, seed) for seed in whole.seeds}
+        seeds = tuple(s for s, hash in own.items() if runs.done(hash) or hash not in kept)
         groups.setdefault(seeds, []).append(made)
     for seeds, some in groups.items():
         if seeds:
@@ -69,8 +65,8 @@ def _without_others(part: Experiment, runs: Runs, folder: Path) -> Experiment:
     """The experiment without algorithms, and seeds, that are done in other folders."""
 
     def elsewhere(made: Algorithm, seed: int) -> bool:
-        trial = _trial(part, made, seed)
-        return runs.done(trial) and runs.trials[trial].run.folder != folder
+        hash = trial(part, made, seed)
+        return runs.done(hash) and runs.trials[hash].run.folder != folder
 
     every = product(part.algorithms, part.seeds)
     left = [one for one in every if not elsewhere(*one)]
